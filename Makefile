@@ -1,0 +1,37 @@
+# What can be done here. Each target is a script that also runs by itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+.PHONY: help all generate fmt lint test test-unit test-lab build demo demo-down
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+all: generate fmt lint test build ## Everything, in order
+
+generate: ## Write generated code anew
+	@. scripts/env.sh && go generate ./...
+
+fmt: ## Format the code
+	@scripts/fmt
+
+lint: ## Check formatting, code, generated code, the API document and scripts
+	@scripts/lint
+
+test: ## Unit tests, then the tests against two real libvirt hosts
+	@scripts/test unit lab
+
+test-unit: ## Unit tests only
+	@scripts/test unit
+
+test-lab: ## Tests against two real libvirt hosts only
+	@scripts/test lab
+
+build: ## Build bin/kvm2d
+	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
+
+demo: ## Boot a VM through the API on this machine; KEEP=1 leaves it all up
+	@test/demo/demo
+
+demo-down: ## Remove everything that demo started
+	@test/demo/demo down
