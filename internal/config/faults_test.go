@@ -50,27 +50,34 @@ func TestParse_faults(t *testing.T) {
 		// Keys.
 		{"unknown key", base + "server: {lissten: x}\n", []string{"server.lissten: line 6: unknown key: did you mean listen?"}},
 		{"unknown key, far from any", base + "timeouts: {forever: 1s}\n", []string{
-			"timeouts.forever: line 6: unknown key: known here are dial, call, start, agent, stall, transfer, drain"}},
+			"timeouts.forever: line 6: unknown key: known here are dial, call, start, agent, stall, transfer, drain",
+		}},
 		{"case matters", "Kvm2:\n" + hostLines, []string{
 			"Kvm2: line 1: unknown key: did you mean kvm2?",
-			"kvm2: line 1: missing: it holds hosts, images, sizes and placements"}},
+			"kvm2: line 1: missing: it holds hosts, images, sizes and placements",
+		}},
 		{"duplicate key", base + "  owner: a\n  owner: b\n", []string{"kvm2.owner: line 7: given twice: first on line 6"}},
-		{"duplicate name", base + "  sizes:\n    s: {vcpus: 1, memoryMiB: 64}\n    s: {vcpus: 1, memoryMiB: 64}\n",
-			[]string{"kvm2.sizes.s: line 8: given twice: first on line 7"}},
+		{
+			"duplicate name", base + "  sizes:\n    s: {vcpus: 1, memoryMiB: 64}\n    s: {vcpus: 1, memoryMiB: 64}\n",
+			[]string{"kvm2.sizes.s: line 8: given twice: first on line 7"},
+		},
 		{"merge key", base + "timeouts: {<<: {dial: 1s}}\n", []string{"timeouts[\"<<\"]: line 6: merge keys are not supported: write the keys out"}},
 		{"anchor", base + "timeouts: {dial: &d 1s}\n", []string{"timeouts.dial: line 6: anchors and aliases are not supported: write the value out"}},
 		{"alias", "probeInterval: &d 1s\ntimeouts: {dial: *d}\n" + base, []string{
 			"probeInterval: line 1: anchors and aliases are not supported: write the value out",
-			"timeouts.dial: line 2: anchors and aliases are not supported: write the value out"}},
+			"timeouts.dial: line 2: anchors and aliases are not supported: write the value out",
+		}},
 		{"key that is a list", base + "? [a]\n: b\n", []string{"line 6: a key must be a plain name"}},
 		{"no value", base + "server:\n  auth:\n", []string{"server.auth: line 7: no value: give one, or leave the key out"}},
 
 		// Kinds of values.
 		{"number for a name", "kvm2:\n  owner: 12\n" + hostLines, []string{"kvm2.owner: line 2: want text, got 12: put it in quotes"}},
 		{"truth value for a name", "kvm2:\n  owner: no\n" + hostLines, []string{
-			`kvm2.owner: line 2: want text: without quotes, no is a truth value to YAML; write "no"`}},
+			`kvm2.owner: line 2: want text: without quotes, no is a truth value to YAML; write "no"`,
+		}},
 		{"truth value as a key", base + "  sizes:\n    on: {vcpus: 1, memoryMiB: 64}\n", []string{
-			`kvm2.sizes.on: line 7: want text: without quotes, on is a truth value to YAML; write "on"`}},
+			`kvm2.sizes.on: line 7: want text: without quotes, on is a truth value to YAML; write "on"`,
+		}},
 		{"date for a name", "kvm2:\n  owner: 2026-01-02\n" + hostLines, []string{"kvm2.owner: line 2: want text, got 2026-01-02: put it in quotes"}},
 		{"block for a name", "kvm2:\n  owner: {a: b}\n" + hostLines, []string{"kvm2.owner: line 2: want text, got a block of keys"}},
 		{"tagged name", "kvm2:\n  owner: !!binary aGV5\n" + hostLines, []string{"kvm2.owner: line 2: want text, got text"}},
@@ -98,11 +105,13 @@ func TestParse_faults(t *testing.T) {
 			"server.auth.tokenReview.apiServer: line 9: want https://host[:port]",
 			"server.auth.tokenReview.allow[0].serviceAccount: line 11: want namespace/name",
 			"server.auth.tokenReview.allow[1].role: line 12: want full or read",
-			"server.auth.tokenReview.allow[2].serviceAccount: line 13: the same as server.auth.tokenReview.allow[1].serviceAccount on line 12"}},
+			"server.auth.tokenReview.allow[2].serviceAccount: line 13: the same as server.auth.tokenReview.allow[1].serviceAccount on line 12",
+		}},
 		{"client certificates without TLS", base + "server: {auth: {clientCert: {allow: [{name: a}]}}}\n", []string{
 			"server.auth.clientCert: line 6: client certificates need server.tls",
 			"server.auth.clientCert.allow[0].role: line 6: want full or read",
-			"server.auth.clientCert.caFile: line 6: missing"}},
+			"server.auth.clientCert.caFile: line 6: missing",
+		}},
 		{"half of TLS", base + "server: {tls: {certFile: /c}}\n", []string{"server.tls.keyFile: line 6: missing"}},
 
 		// Hosts.
@@ -110,41 +119,50 @@ func TestParse_faults(t *testing.T) {
 		{"empty host", "kvm2:\n  hosts: [{}]\n", []string{
 			"kvm2.hosts[0]: line 2: bridge or network is missing: instances need one of them",
 			"kvm2.hosts[0].name: line 2: missing",
-			"kvm2.hosts[0].uri: line 2: missing: " + hostForm}},
+			"kvm2.hosts[0].uri: line 2: missing: " + hostForm,
+		}},
 		{"host that is text", "kvm2:\n  hosts: [beelink]\n", []string{"kvm2.hosts[0]: line 2: want a block of keys, got text"}},
 		{"name with a dot", strings.Replace(base, "name: here", "name: here.local", 1), []string{"kvm2.hosts[0].name: line 3: " + labelRule}},
 		{"upper case", strings.Replace(base, "name: here", "name: Here", 1), []string{"kvm2.hosts[0].name: line 3: " + labelRule}},
 		{"owner", base + "  owner: a_b\n", []string{"kvm2.owner: line 6: " + labelRule}},
 		{"two of a name", sshHost + "    - name: far\n      uri: qemu:///system\n      network: x\n", []string{
-			"kvm2.hosts[1].name: line 8: the same as kvm2.hosts[0].name on line 3"}},
+			"kvm2.hosts[1].name: line 8: the same as kvm2.hosts[0].name on line 3",
+		}},
 		{"two of a libvirt", base + "    - name: again\n      uri: qemu:///system\n      bridge: br0\n", []string{
-			"kvm2.hosts[1].uri: line 7: the same libvirt and pool as kvm2.hosts[0]"}},
+			"kvm2.hosts[1].uri: line 7: the same libvirt and pool as kvm2.hosts[0]",
+		}},
 		{"bridge and network", sshHost + "      network: default\n", []string{"kvm2.hosts[0].network: line 8: bridge is given too: choose one"}},
 		{"bad words", base + "      domainType: xen\n      emulator: qemu\n      socket: /a/../b\n      pool: a/b\n", []string{
 			"kvm2.hosts[0].domainType: line 6: want auto or kvm or qemu",
 			"kvm2.hosts[0].emulator: line 7: want an absolute path without . or ..",
 			"kvm2.hosts[0].socket: line 8: want an absolute path without . or ..",
-			"kvm2.hosts[0].pool: line 9: want the name of a libvirt storage pool"}},
+			"kvm2.hosts[0].pool: line 9: want the name of a libvirt storage pool",
+		}},
 		{"bridge name", strings.Replace(sshHost, "br0", "a-name-of-sixteen", 1), []string{"kvm2.hosts[0].bridge: line 7: want the name of a bridge, at most 15 characters"}},
 		{"network name", strings.Replace(base, "default", "\"../x\"", 1), []string{"kvm2.hosts[0].network: line 5: want the name of a libvirt network"}},
 		{"SSH keys on a local host", base + "      sshKeyFile: /k\n      jump: {uri: ssh://a@b, sshKeyFile: /k, knownHostsFile: /h}\n", []string{
 			"kvm2.hosts[0].sshKeyFile: line 6: does not go with qemu:///system, which is reached without SSH",
-			"kvm2.hosts[0].jump: line 7: does not go with qemu:///system, which is reached without SSH"}},
+			"kvm2.hosts[0].jump: line 7: does not go with qemu:///system, which is reached without SSH",
+		}},
 		{"SSH without key and known hosts", strings.Replace(strings.Replace(sshHost, "      sshKeyFile: /k\n", "", 1), "      knownHostsFile: /h\n", "", 1), []string{
 			"kvm2.hosts[0].knownHostsFile: line 3: missing: the host's key must be known",
-			"kvm2.hosts[0].sshKeyFile: line 3: missing"}},
+			"kvm2.hosts[0].sshKeyFile: line 3: missing",
+		}},
 		{"both ways about the host key", sshHost + "      insecureIgnoreHostKey: true\n", []string{
-			"kvm2.hosts[0].insecureIgnoreHostKey: line 8: knownHostsFile is given too: choose one"}},
+			"kvm2.hosts[0].insecureIgnoreHostKey: line 8: knownHostsFile is given too: choose one",
+		}},
 		{"jump", sshHost + "      jump: {uri: \"qemu+ssh://a@b/system\"}\n", []string{
 			"kvm2.hosts[0].jump.knownHostsFile: line 8: missing",
 			"kvm2.hosts[0].jump.sshKeyFile: line 8: missing",
-			"kvm2.hosts[0].jump.uri: line 8: want ssh://user@host[:port]"}},
+			"kvm2.hosts[0].jump.uri: line 8: want ssh://user@host[:port]",
+		}},
 
 		// A host's uri. Its value is never repeated: people put passwords there.
 		{"uri of another driver", withURI("xen:///system"), []string{"kvm2.hosts[0].uri: line 4: " + hostForm}},
 		{"uri of a session", withURI("qemu+ssh://kvm2d@far/session"), []string{"kvm2.hosts[0].uri: line 4: the path must be /system: " + hostForm}},
 		{"uri with parameters", withURI("qemu+ssh://kvm2d@far/system?keyfile=/k"), []string{
-			"kvm2.hosts[0].uri: line 4: parameters after the path are keys of their own here (sshKeyFile, socket, …): " + hostForm}},
+			"kvm2.hosts[0].uri: line 4: parameters after the path are keys of their own here (sshKeyFile, socket, …): " + hostForm,
+		}},
 		{"uri with a password", withURI("qemu+ssh://kvm2d:hunter2@far/system"), []string{"kvm2.hosts[0].uri: line 4: a password is not supported: use sshKeyFile"}},
 		{"uri without user", withURI("qemu+ssh://far/system"), []string{"kvm2.hosts[0].uri: line 4: the user is missing or malformed: " + hostForm}},
 		{"uri without host", withURI("qemu+ssh://kvm2d@/system"), []string{"kvm2.hosts[0].uri: line 4: the host is missing or malformed: " + hostForm}},
@@ -159,28 +177,35 @@ func TestParse_faults(t *testing.T) {
 			"kvm2.images.i.sha512: line 10: want 128 lower-case hexadecimal digits",
 			"kvm2.images.i.firmware: line 11: want uefi or bios",
 			"kvm2.images.i.format: line 12: want qcow2 or raw",
-			"kvm2.images.i.decompressLimitGiB: line 13: want 0 to 65536, got -1"}},
+			"kvm2.images.i.decompressLimitGiB: line 13: want 0 to 65536, got -1",
+		}},
 		{"image without url, empty digest", base + "  images: {i: {sha256: \"\"}}\n", []string{
 			"kvm2.images.i.sha256: line 6: empty: give the digest, or leave the key out",
-			"kvm2.images.i.url: line 6: missing"}},
+			"kvm2.images.i.url: line 6: missing",
+		}},
 		{"image name", base + "  images: {\"a.b\": {url: \"https://x/y\"}}\n", []string{
-			`kvm2.images["a.b"]: line 6: the name is malformed: ` + labelRule}},
+			`kvm2.images["a.b"]: line 6: the name is malformed: ` + labelRule,
+		}},
 		{"size", base + "  sizes: {s: {vcpus: 0, diskGiB: 100000}}\n", []string{
 			"kvm2.sizes.s.diskGiB: line 6: want 0 to 65536, got 100000",
 			"kvm2.sizes.s.memoryMiB: line 6: want 64 to 16777216, got 0",
-			"kvm2.sizes.s.vcpus: line 6: want 1 to 1024, got 0"}},
+			"kvm2.sizes.s.vcpus: line 6: want 1 to 1024, got 0",
+		}},
 		{"placement without anything", base + "  placements: {p: {}}\n", []string{
 			"kvm2.placements.p.host: line 6: missing",
 			"kvm2.placements.p.image: line 6: missing",
-			"kvm2.placements.p.size: line 6: missing"}},
+			"kvm2.placements.p.size: line 6: missing",
+		}},
 		{"placement of unknown things", base + "  sizes: {s: {vcpus: 1, memoryMiB: 64}}\n  placements: {p: {host: there, image: i, size: t}}\n", []string{
 			"kvm2.placements.p.host: line 7: not in kvm2.hosts: known are here",
 			"kvm2.placements.p.image: line 7: kvm2.images has no entries",
-			"kvm2.placements.p.size: line 7: not in kvm2.sizes: known are s"}},
+			"kvm2.placements.p.size: line 7: not in kvm2.sizes: known are s",
+		}},
 		{"a trap is reported once, not with those who refer to it", strings.Replace(base, "name: here", "name: off", 1) + "  placements: {p: {host: \"off\", image: i, size: s}}\n", []string{
 			`kvm2.hosts[0].name: line 3: want text: without quotes, off is a truth value to YAML; write "off"`,
 			"kvm2.placements.p.image: line 6: kvm2.images has no entries",
-			"kvm2.placements.p.size: line 6: kvm2.sizes has no entries"}},
+			"kvm2.placements.p.size: line 6: kvm2.sizes has no entries",
+		}},
 
 		// All at once.
 		{"many", "server: {listen: x, nope: 1}\nprobeInterval: soon\nkvm2:\n  owner: A\n  hosts:\n    - name: b\n      uri: no://thing\n      bridge: br0\n      pol: x\n", []string{
@@ -189,7 +214,8 @@ func TestParse_faults(t *testing.T) {
 			"probeInterval: line 2: want a duration with a unit, such as 30s or 15m, got text",
 			"kvm2.owner: line 4: " + labelRule,
 			"kvm2.hosts[0].uri: line 7: " + hostForm,
-			"kvm2.hosts[0].pol: line 9: unknown key: did you mean pool?"}},
+			"kvm2.hosts[0].pol: line 9: unknown key: did you mean pool?",
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,12 +151,9 @@ func (r *report) role(at string, role Role) {
 
 // oneOf checks a word against those allowed.
 func (r *report) oneOf(at, got string, want ...string) {
-	for _, w := range want {
-		if got == w {
-			return
-		}
+	if !slices.Contains(want, got) {
+		r.fault(at, "want %s", strings.Join(want, " or "))
 	}
-	r.fault(at, "want %s", strings.Join(want, " or "))
 }
 
 // absolute checks an optional path on a host.
