@@ -25,6 +25,8 @@ type Error struct {
 	Detail string
 	// RetryAfter is how long a caller should wait; 0 leaves it to the default of the kind.
 	RetryAfter time.Duration
+	// Faults lists what is wrong with a request (InvalidRequest only).
+	Faults []Fault
 	// Err is the cause; its text is shown to callers, so it must hold no secret.
 	Err error
 }
@@ -91,6 +93,30 @@ func ReasonOf(err error) Reason {
 	default:
 		return ReasonInternal
 	}
+}
+
+// situate returns err as an *Error that says what was done to which instance on
+// which host, filling in only what it does not say itself. It never adds a
+// second layer.
+func situate(err error, op string, id ID) error {
+	if err == nil {
+		return nil
+	}
+	var inner *Error
+	if !errors.As(err, &inner) {
+		return &Error{Reason: ReasonOf(err), Op: op, Instance: id.Name, Host: id.Host, Err: err}
+	}
+	e := *inner
+	if e.Op == "" {
+		e.Op = op
+	}
+	if e.Instance == "" {
+		e.Instance = id.Name
+	}
+	if e.Host == "" {
+		e.Host = id.Host
+	}
+	return &e
 }
 
 // Sentinels that a Host or Images wraps into its *Error, for outcomes on which

@@ -1,14 +1,22 @@
 package instance
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Options are what a Service is made of. Every field without a default is required.
 type Options struct {
-	Hosts   Hosts
-	Images  Images
+	Hosts  Hosts
+	Images Images
+	// Catalog is what callers may ask for; the zero Catalog offers nothing.
 	Catalog Catalog
 	// Owner is written into marks and volume names, a DNS-1123 label.
 	Owner string
@@ -17,63 +25,165 @@ type Options struct {
 	// CreatesPerHost bounds the creates that work on one host at a time.
 	CreatesPerHost int
 	Log            *slog.Logger
+	// UnconfiguredDelete, when set, is called for each Delete that succeeds
+	// because its host is not configured: a metric's hook.
+	UnconfiguredDelete func()
 }
 
-// Created is the outcome of a Create.
-type Created struct {
-	Instance Instance
-	// Made is true when this call's work defined the machine (201), false when
-	// it was there already (200).
-	Made bool
+// Service serves the contract on the configured hosts. All methods are safe for
+// concurrent use; what goes on after a caller left belongs to the Service and
+// is waited for by Close.
+type Service struct {
+	hosts              Hosts
+	images             Images
+	catalog            atomic.Pointer[Catalog]
+	owner              string
+	createWait         time.Duration
+	log                *slog.Logger
+	unconfiguredDelete func()
+
+	names keyLock
+	slots slots
+
+	// work counts the goroutines of creates and checks.
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	creates  map[ID]*creation
+	perHost  map[string]int
+	checking *checkRun
 }
 
-// Plan is the outcome of a dry run.
-type Plan struct {
-	Host           string
-	NeededBytes    int64
-	AvailableBytes int64
-	ImageState     ImageState
+// New makes a Service. It names every missing or malformed option at once and
+// does no I/O.
+func New(o Options) (*Service, error) {
+	var faults []string
+	need := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, what)
+		}
+	}
+	need(o.Hosts != nil, "Hosts is missing")
+	need(o.Images != nil, "Images is missing")
+	need(ValidLabel(o.Owner), "Owner is missing or not a DNS-1123 label")
+	need(o.CreateWait > 0, "CreateWait is missing")
+	need(o.CreatesPerHost > 0, "CreatesPerHost is missing")
+	need(o.Log != nil, "Log is missing")
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("instance service options: %s", strings.Join(faults, "; "))
+	}
+	if o.UnconfiguredDelete == nil {
+		o.UnconfiguredDelete = func() {}
+	}
+	s := &Service{
+		hosts:              o.Hosts,
+		images:             o.Images,
+		owner:              o.Owner,
+		createWait:         o.CreateWait,
+		log:                o.Log,
+		unconfiguredDelete: o.UnconfiguredDelete,
+		slots:              slots{perHost: o.CreatesPerHost},
+		creates:            map[ID]*creation{},
+		perHost:            map[string]int{},
+	}
+	s.SetCatalog(o.Catalog)
+	return s, nil
 }
 
-// Filter narrows a List. Zero fields match everything.
-type Filter struct {
-	// Tags must all be there with these values.
-	Tags      map[string]string
-	Host      string
-	Placement string
-	State     State
-	// Partial answers with what could be reached; without it one unreachable
-	// host fails the whole list.
-	Partial bool
+// SetCatalog replaces what callers may ask for. Work under way keeps what it
+// started with. The maps must not be changed afterwards.
+func (s *Service) SetCatalog(c Catalog) { s.catalog.Store(&c) }
+
+// Placements returns what callers may name, by name.
+func (s *Service) Placements() []Placement {
+	return slices.SortedFunc(maps.Values(s.catalog.Load().Placements), func(a, b Placement) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 }
 
-// Page is the outcome of a List.
-type Page struct {
-	// Items are in the order of the configured hosts, then by name.
-	Items       []Instance
-	Unreachable []UnreachableHost
-	// Skipped counts domains that vanished or could not be read.
-	Skipped int
+// Close stops accepting work that outlives its caller, waits for what is under
+// way until ctx ends, then cancels that and waits again: for as long as hosts
+// and images take to notice. It returns ctx's error when it had to cancel.
+func (s *Service) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+
+	idle := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cancelAll()
+	<-idle
+	return ctx.Err()
 }
 
-// UnreachableHost is a host that a partial list had to leave out.
-type UnreachableHost struct {
-	Host   string
-	Reason Reason
+func (s *Service) cancelAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.creates {
+		c.cancel(shuttingDown("create instance", c.id))
+	}
+	if s.checking != nil {
+		s.checking.cancel()
+	}
 }
 
-// Report is the outcome of a Check: one entry per host in the order of the configuration.
-type Report struct {
-	Status HealthStatus
-	Hosts  []HostHealth
+func shuttingDown(op string, id ID) *Error {
+	return &Error{
+		Reason: ReasonShuttingDown, Op: op, Instance: id.Name, Host: id.Host,
+		Detail: "the service is shutting down; a repeat takes up what was begun",
+	}
 }
 
-// HealthStatus sums a Report up.
-type HealthStatus string
+// host returns the configured host of that name or HostNotConfigured.
+func (s *Service) host(op string, id ID) (Host, error) {
+	if h, ok := s.hosts.Host(id.Host); ok {
+		return h, nil
+	}
+	return nil, &Error{
+		Reason: ReasonHostNotConfigured, Op: op, Instance: id.Name, Host: id.Host,
+		Detail: "no such host is configured; known are " + s.hostNames(),
+	}
+}
 
-// The three sums: every host ready, some, none.
-const (
-	HealthOK       HealthStatus = "ok"
-	HealthDegraded HealthStatus = "degraded"
-	HealthDown     HealthStatus = "down"
-)
+func (s *Service) hostNames() string {
+	var names []string
+	for _, h := range s.hosts.All() {
+		names = append(names, h.Name())
+	}
+	return listed(names)
+}
+
+// hostsNamed returns the one host of that name, or all of them for "".
+func (s *Service) hostsNamed(op, name string) ([]Host, error) {
+	if name == "" {
+		return s.hosts.All(), nil
+	}
+	h, err := s.host(op, ID{Host: name})
+	if err != nil {
+		return nil, err
+	}
+	return []Host{h}, nil
+}
+
+// ours reports whether m carries our owner's mark. A name that is no label can
+// not be one that we gave.
+func (s *Service) ours(m Machine) bool {
+	return m.Mark != nil && m.Mark.Owner == s.owner && ValidLabel(m.Name)
+}
+
+// listed joins names for a message.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,206 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// maxRounds bounds how often a create or delete starts over because the
+	// host changed under it.
+	maxRounds = 6
+	// staleAfter is the age from which what was seen without the lock is looked
+	// at again: an image took its time, or other work on the name.
+	staleAfter = time.Second
+	// seedAllowance is the room that a create counts for its seed (C6).
+	seedAllowance = 16 << 20
+)
+
+// errAgain says that the host changed under the work, which starts over.
+var errAgain = errors.New("changed meanwhile")
+
+// createRun carries one create from look-up to read-back.
+type createRun struct {
+	*Service
+	work *creation
+	req  request
+	// defined is the UUID of the machine that this work defined last.
+	defined string
+}
+
+// prepared is what a build needs and was learnt without the lock.
+type prepared struct {
+	base      Base
+	diskBytes int64
+	// spaceErr is CheckSpace's answer, when it was asked.
+	spaceErr error
+	spaceAsk bool
+	began    time.Time
+}
+
+func (r *createRun) run(ctx context.Context) (Created, error) {
+	var last error
+	for range maxRounds {
+		r.work.reopen()
+		created, err := r.round(ctx)
+		if !errors.Is(err, errAgain) {
+			return created, err
+		}
+		last = err
+		r.log.Log(ctx, LevelDetail, "create starts over", slog.String("host", r.req.id.Host),
+			slog.String("instance", r.req.id.Name), slog.Any("why", err))
+	}
+	return Created{}, &Error{Reason: ReasonVanished, Detail: "the host kept changing under the create", Err: last}
+}
+
+// round is one attempt: what is there is taken over, else made.
+func (r *createRun) round(ctx context.Context) (Created, error) {
+	created, found, err := r.takeOver(ctx)
+	if found || err != nil {
+		return created, err
+	}
+	if r.req.host.InMaintenance() {
+		return Created{}, Errorf(ReasonHostInMaintenance, "the host is in maintenance and takes no new instances")
+	}
+	p, err := r.prepare(ctx)
+	if err != nil {
+		return Created{}, err
+	}
+
+	r.step("wait for other work on this name and host")
+	unlock, err := r.names.lock(ctx, r.req.id)
+	if err != nil {
+		return Created{}, err
+	}
+	defer unlock()
+	release, err := r.slots.acquire(ctx, r.req.id.Host)
+	if err != nil {
+		return Created{}, err
+	}
+	defer release()
+	if err := r.confirmRoom(ctx, p); err != nil {
+		return Created{}, err
+	}
+	return r.build(ctx, p)
+}
+
+// takeOver looks the name up under its lock and decides on what is found.
+func (r *createRun) takeOver(ctx context.Context) (created Created, found bool, err error) {
+	r.step("wait for other work on this name")
+	unlock, err := r.names.lock(ctx, r.req.id)
+	if err != nil {
+		return Created{}, false, err
+	}
+	defer unlock()
+	r.step("look up the name")
+	m, err := r.req.host.Find(ctx, r.req.id.Name)
+	switch {
+	case err == nil:
+		created, err = r.adopt(ctx, m)
+		return created, true, err
+	case ReasonOf(err) == ReasonInstanceNotFound:
+		return Created{}, false, nil
+	}
+	return Created{}, false, err
+}
+
+// prepare does what needs no lock: the host is checked, the image fetched, the
+// room asked for, side by side. The wait for an image is spent here.
+func (r *createRun) prepare(ctx context.Context) (*prepared, error) {
+	r.step("check the host and wait for the image")
+	p := &prepared{diskBytes: r.req.diskBytes(), began: time.Now()}
+	steps := []func(context.Context) error{
+		func(ctx context.Context) error { return r.req.host.Preflight(ctx, r.req.image.Firmware) },
+		func(ctx context.Context) (err error) {
+			p.base, err = r.images.Ensure(ctx, r.req.id.Host, r.req.image, p.diskBytes)
+			return err
+		},
+	}
+	if p.diskBytes > 0 {
+		p.spaceAsk = true
+		steps = append(steps, func(ctx context.Context) error {
+			// Kept for later: what Ensure has to say of the disk goes first.
+			_, p.spaceErr = r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
+			return nil
+		})
+	}
+	if err := sideBySide(ctx, steps...); err != nil {
+		return nil, err
+	}
+	if p.diskBytes == 0 {
+		p.diskBytes = p.base.VirtualBytes
+	}
+	return p, nil
+}
+
+// confirmRoom asks for the room, and for the name once more when the first
+// look at it is no longer fresh. Without another look Define still decides.
+func (r *createRun) confirmRoom(ctx context.Context, p *prepared) error {
+	stale := time.Since(p.began) >= staleAfter
+	if p.spaceAsk && !stale {
+		return p.spaceErr
+	}
+	r.step("check the room in the pool")
+	if !stale {
+		_, err := r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
+		return err
+	}
+	var spaceErr error
+	err := sideBySide(ctx,
+		func(ctx context.Context) error {
+			_, spaceErr = r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
+			return nil
+		},
+		func(ctx context.Context) error {
+			_, err := r.req.host.Find(ctx, r.req.id.Name)
+			switch {
+			case err == nil:
+				return again("the name was taken while the image was awaited")
+			case ReasonOf(err) == ReasonInstanceNotFound:
+				return nil
+			}
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	return spaceErr
+}
+
+// build makes the volumes, defines the machine and boots it. The caller holds
+// the name's lock and one of the host's slots.
+func (r *createRun) build(ctx context.Context, p *prepared) (Created, error) {
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return Created{}, &Error{Reason: ReasonInternal, Op: "make a UUID", Err: err}
+	}
+	vols := &incarnation{uuid: id.String(), names: namesOf(r.owner, r.req.id.Name, id.String())}
+	if err := r.makeVolumes(ctx, p, vols); err != nil {
+		r.discard(ctx, vols)
+		if errors.Is(err, ErrVolumeExists) || ReasonOf(err) == ReasonVanished {
+			return Created{}, again("a volume changed under the create: " + err.Error())
+		}
+		return Created{}, err
+	}
+	m, err := r.define(ctx, vols)
+	if err != nil {
+		return Created{}, err
+	}
+	r.step("start the domain")
+	if err := r.req.host.Start(ctx, m, true); err != nil {
+		return Created{}, err
+	}
+	return r.readBack(ctx, m, r.req.host.Find)
+}
+
+// step notes on the trail what is being done.
+func (r *createRun) step(what string) { r.work.trail.Step(what) }
+
+// again makes an error that starts the create over.
+func again(why string) error {
+	return &Error{Reason: ReasonVanished, Detail: why, Err: errAgain}
+}

@@ -1,0 +1,142 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path"
+	"time"
+)
+
+// discardLimit bounds the clean-up of a failed attempt, which may outlive
+// whoever cancelled the work.
+const discardLimit = 30 * time.Second
+
+// incarnation is one attempt at a machine: its UUID and its volumes.
+type incarnation struct {
+	uuid    string
+	names   volumeNames
+	overlay Volume
+	seed    Volume
+}
+
+// makeVolumes makes overlay and seed side by side. The base is confirmed after
+// the overlay refers to it: from then on a removal of the image sees it in use.
+func (r *createRun) makeVolumes(ctx context.Context, p *prepared, v *incarnation) error {
+	r.step("make the volumes")
+	seed, err := r.images.Seed(ctx, r.req.image, Seed{
+		InstanceID: v.uuid, Hostname: r.req.id.Name, UserData: r.req.spec.UserData,
+	})
+	if err != nil {
+		return err
+	}
+	return sideBySide(ctx,
+		func(ctx context.Context) (err error) {
+			v.overlay, err = r.makeVolume(ctx, NewVolume{
+				Name: v.names.overlay, Format: "qcow2", CapacityBytes: p.diskBytes,
+				BackingPath: p.base.Path, BackingFormat: p.base.Format,
+			})
+			if err != nil {
+				return err
+			}
+			return r.images.Confirm(ctx, r.req.id.Host, p.base)
+		},
+		func(ctx context.Context) (err error) {
+			size := int64(len(seed))
+			v.seed, err = r.makeVolume(ctx, NewVolume{Name: v.names.seed, Format: "raw", CapacityBytes: size})
+			if err != nil {
+				return err
+			}
+			return r.req.host.Upload(ctx, v.names.seed, bytes.NewReader(seed), size)
+		})
+}
+
+// makeVolume makes one volume. A call that was sent is waited for even when the
+// work is cancelled, within the host's own limit: an answer that nobody heard
+// would leave a volume behind that the clean-up did not see.
+func (r *createRun) makeVolume(ctx context.Context, v NewVolume) (Volume, error) {
+	if ctx.Err() != nil {
+		return Volume{}, context.Cause(ctx)
+	}
+	return r.req.host.CreateVolume(context.WithoutCancel(ctx), v)
+}
+
+// discard removes the volumes of an attempt that was not defined. What it
+// cannot remove, a repeat or a Delete will.
+func (r *createRun) discard(ctx context.Context, v *incarnation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardLimit)
+	defer cancel()
+	if err := r.deleteVolumes(ctx, r.req.host, []string{v.names.overlay, v.names.seed}); err != nil {
+		r.work.trail.Warn("the volumes of a failed attempt are left for a repeat or a delete: " + err.Error())
+	}
+}
+
+// define makes the machine known: the commit (I5). On failure the volumes are
+// removed where it is certain that no machine uses them.
+func (r *createRun) define(ctx context.Context, v *incarnation) (Machine, error) {
+	if err := r.work.commit(ctx); err != nil {
+		r.discard(ctx, v)
+		return Machine{}, err
+	}
+	r.step("define the domain")
+	mark := Mark{
+		Owner: r.owner, UID: r.req.spec.UID, CreatedAt: time.Now().UTC().Truncate(time.Second),
+		Placement: r.req.spec.Placement, Image: r.req.spec.Image, Size: r.req.spec.Size, Tags: r.req.spec.Tags,
+	}
+	m := Machine{
+		Name: r.req.id.Name, UUID: v.uuid, Mark: &mark, Persistent: true, Overlay: v.names.overlay,
+	}
+	err := r.req.host.Define(context.WithoutCancel(ctx), Definition{
+		Name: m.Name, UUID: m.UUID, Mark: mark,
+		VCPUs: r.req.size.VCPUs, MemoryMiB: r.req.size.MemoryMiB, Firmware: r.req.image.Firmware,
+		OverlayPath: v.overlay.Path, SeedPath: v.seed.Path,
+		ConsolePath: path.Join(path.Dir(v.overlay.Path), v.names.console),
+		Autostart:   r.req.spec.Autostart,
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrAlreadyDefined):
+		r.discard(ctx, v)
+		return Machine{}, again("another machine of that name was defined first")
+	default:
+		if err := r.afterFailedDefine(ctx, v, err); err != nil {
+			return Machine{}, err
+		}
+	}
+	r.defined = m.UUID
+	return m, nil
+}
+
+// afterFailedDefine finds out what a failed define left. It returns nil when
+// the machine is there: only the answer was lost.
+func (r *createRun) afterFailedDefine(ctx context.Context, v *incarnation, defineErr error) error {
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardLimit)
+	defer cancel()
+	m, err := r.req.host.Find(look, r.req.id.Name)
+	switch {
+	case err == nil && m.UUID == v.uuid:
+		r.log.Log(ctx, LevelDetail, "define went through though its answer was lost",
+			slog.String("host", r.req.id.Host), slog.String("instance", r.req.id.Name), slog.Any("error", defineErr))
+		if ctx.Err() != nil {
+			return defineErr
+		}
+		return nil
+	case err == nil, ReasonOf(err) == ReasonInstanceNotFound && !unanswered(defineErr):
+		r.discard(ctx, v)
+	default:
+		// The define may still be on its way: volumes without a machine are taken
+		// up by a repeat or a Delete, a machine without volumes is worse.
+		r.work.trail.Warn("what the define left is not known; a repeat or a delete takes it up")
+	}
+	return defineErr
+}
+
+// unanswered reports whether the host may still act on a call that failed so.
+func unanswered(err error) bool {
+	switch ReasonOf(err) { //nolint:exhaustive // the few reasons that mean no answer; all others are one
+	case ReasonTimeout, ReasonCancelled, ReasonUnreachable, ReasonLibvirtUnavailable, ReasonInternal:
+		return true
+	}
+	return false
+}
