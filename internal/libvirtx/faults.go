@@ -87,17 +87,21 @@ func (e *badKnownHostsError) Error() string {
 	return fmt.Sprintf("%s:%d: not a known_hosts line, and the file has no other", e.file, e.line)
 }
 
-// socketError: SSH works, but the server opened none of libvirt's sockets. It
-// says the same for all causes, so the message lists them.
+// socketError: none of libvirt's sockets could be opened. An SSH server says
+// the same for all causes, so the message lists them.
 type socketError struct {
 	paths []string
-	err   error
+	// opener is who did not open them, more a cause that only it has.
+	opener, more string
+	err          error
 }
 
+const forwardingHint = ", or sshd_config has AllowStreamLocalForwarding no"
+
 func (e *socketError) Error() string {
-	return fmt.Sprintf("the SSH server did not open %s (%v): either libvirtd (or virtqemud) does not run there, "+
-		"or the user may not open its socket (group libvirt), or sshd_config has AllowStreamLocalForwarding no",
-		strings.Join(e.paths, " or "), e.err)
+	return fmt.Sprintf("%s did not open %s (%v): either libvirtd (or virtqemud) does not run there, "+
+		"or the user may not open its socket (group libvirt)%s",
+		e.opener, strings.Join(e.paths, " or "), e.err, e.more)
 }
 func (e *socketError) Unwrap() error { return e.err }
 

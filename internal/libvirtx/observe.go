@@ -1,0 +1,106 @@
+package libvirtx
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+// outcomeOK is the outcome of what did not fail; a failure's is its reason.
+const outcomeOK = "ok"
+
+// observer tells of one host's calls and dials: a span each, one Debug line, a
+// duration and a count. It sees names, sizes and outcomes, never contents.
+type observer struct {
+	host    string
+	log     *slog.Logger
+	tracer  trace.Tracer
+	metrics *Metrics
+}
+
+// observed is the decorator that every call passes.
+type observed struct {
+	observer
+	next runner
+}
+
+func (o observed) do(ctx context.Context, c call, fn rpc) error {
+	ctx, span := o.tracer.Start(ctx, "kvm2."+c.name,
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(o.attributes(c.subject)...))
+	defer span.End()
+	began := time.Now()
+	err := o.next.do(ctx, c, fn)
+	took := time.Since(began)
+
+	outcome := outcomeOf(err)
+	finish(span, outcome, err)
+	o.metrics.callSeconds.WithLabelValues(o.host, c.name).Observe(took.Seconds())
+	o.metrics.calls.WithLabelValues(o.host, c.name, outcome).Inc()
+	o.line(ctx, "libvirt call", []slog.Attr{slog.String("call", c.name), c.subject}, outcome, took, err)
+	if c.detail.Key != "" {
+		o.log.LogAttrs(ctx, instance.LevelDetail, "libvirt call detail", slog.String("call", c.name), c.subject, c.detail)
+	}
+	return err
+}
+
+// dial connects, under the same eyes.
+func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Conn, error) {
+	session := slog.String("session", kind.String())
+	ctx, span := o.tracer.Start(ctx, "kvm2.dial",
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(o.attributes(session)...))
+	defer span.End()
+	began := time.Now()
+	conn, err := connector.Connect(ctx)
+	took := time.Since(began)
+
+	outcome := outcomeOf(err)
+	finish(span, outcome, err)
+	o.metrics.dialSeconds.WithLabelValues(o.host).Observe(took.Seconds())
+	o.metrics.dials.WithLabelValues(o.host, outcome).Inc()
+	o.line(ctx, "libvirt dial", []slog.Attr{session}, outcome, took, err)
+	return conn, err
+}
+
+// abandoned counts a call whose caller left before its answer.
+func (o observer) abandoned(c call) {
+	o.metrics.abandoned.WithLabelValues(o.host, c.name).Inc()
+}
+
+func (o observer) attributes(subject slog.Attr) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{attribute.String("kvm2.host", o.host)}
+	if subject.Key != "" {
+		attrs = append(attrs, attribute.String("kvm2."+subject.Key, subject.Value.String()))
+	}
+	return attrs
+}
+
+func (o observer) line(ctx context.Context, message string, attrs []slog.Attr, outcome string, took time.Duration, err error) {
+	if !o.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs = append(attrs, slog.String("outcome", outcome), slog.Duration("duration", took))
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	o.log.LogAttrs(ctx, slog.LevelDebug, message, attrs...)
+}
+
+func outcomeOf(err error) string {
+	if err == nil {
+		return outcomeOK
+	}
+	return string(Classify(err))
+}
+
+func finish(span trace.Span, outcome string, err error) {
+	span.SetAttributes(attribute.String("kvm2.outcome", outcome))
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
