@@ -1,0 +1,76 @@
+package libvirtx
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	libvirt "github.com/digitalocean/go-libvirt"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+// usable leaves out what is no address of the guest to anybody else: loopback,
+// link-local, multicast, unspecified.
+func usable(ip netip.Addr) bool { return ip.IsGlobalUnicast() }
+
+// hasIPv4 reports whether an instance with these addresses has its IP.
+func hasIPv4(addrs []instance.Address) bool {
+	return slices.ContainsFunc(addrs, func(a instance.Address) bool { return a.Addr.Is4() })
+}
+
+// interfaceAddresses keeps, of what DomainInterfaceAddresses answered, the
+// usable addresses of the domain's own cards: a guest's docker0 is not ours to report.
+func interfaceAddresses(ifaces []libvirt.DomainInterface, source instance.AddressSource, macs []string) []instance.Address {
+	var out []instance.Address
+	for _, iface := range ifaces {
+		mac := strings.ToLower(optString(iface.Hwaddr))
+		if !slices.Contains(macs, mac) {
+			continue
+		}
+		for _, a := range iface.Addrs {
+			if ip, err := netip.ParseAddr(a.Addr); err == nil && usable(ip.Unmap()) {
+				out = append(out, instance.Address{Addr: ip.Unmap(), Source: source, MAC: mac})
+			}
+		}
+	}
+	return out
+}
+
+// leaseAddresses keeps, of a network's leases, the usable addresses of the domain's own cards.
+func leaseAddresses(leases []libvirt.NetworkDhcpLease, macs []string) []instance.Address {
+	var out []instance.Address
+	for _, lease := range leases {
+		mac := strings.ToLower(optString(lease.Mac))
+		if !slices.Contains(macs, mac) {
+			continue
+		}
+		if ip, err := netip.ParseAddr(lease.Ipaddr); err == nil && usable(ip.Unmap()) {
+			out = append(out, instance.Address{Addr: ip.Unmap(), Source: instance.SourceLease, MAC: mac})
+		}
+	}
+	return out
+}
+
+// mergeAddresses joins the answers, best source first; an address that several
+// sources know is kept once, from the best of them.
+func mergeAddresses(sources ...[]instance.Address) []instance.Address {
+	var out []instance.Address
+	for _, addrs := range sources {
+		for _, a := range addrs {
+			known := slices.ContainsFunc(out, func(b instance.Address) bool { return b.Addr == a.Addr })
+			if !known {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// optString is "" for an absent optional string.
+func optString(s libvirt.OptString) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
