@@ -1,7 +1,9 @@
 package instance
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -46,17 +48,23 @@ func (r *createRun) adopt(ctx context.Context, m Machine) (Created, error) {
 			return Created{}, err
 		}
 	}
-	return r.readBack(ctx, m, r.req.host.FindWithAddresses)
+	var created Created
+	err := sideBySide(ctx,
+		func(ctx context.Context) error { return r.tidy(ctx, m) },
+		func(ctx context.Context) (err error) {
+			created, err = r.readBack(ctx, m, func(ctx context.Context) (Machine, error) {
+				return r.req.host.FindWithAddresses(ctx, m.Name)
+			})
+			return err
+		})
+	return created, err
 }
 
-// wake starts a machine that is defined and off, unless its disk is gone.
+// wake starts a machine that is defined and off, unless its disk is gone. The
+// create that defined it may have died before it said autostart.
 func (r *createRun) wake(ctx context.Context, m Machine) error {
 	r.step("look for the domain's disk")
-	volumes, err := r.req.host.Volumes(ctx, namePrefix(r.owner, m.Name))
-	if err != nil {
-		return err
-	}
-	there, err := r.overlayThere(m, volumes)
+	there, err := r.overlayThere(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -69,27 +77,28 @@ func (r *createRun) wake(ctx context.Context, m Machine) error {
 	}
 	defer release()
 	r.step("start the domain")
+	if r.req.spec.Autostart {
+		if err := r.req.host.SetAutostart(ctx, m, true); err != nil {
+			return err
+		}
+	}
 	return r.req.host.Start(ctx, m, false)
 }
 
-// finder is Host.Find or Host.FindWithAddresses.
-type finder func(ctx context.Context, name string) (Machine, error)
-
 // readBack answers with the machine as its host describes it, once it runs, is
-// persistent and has its disk (C3), and removes the volumes of other
-// incarnations, of which none can win any more.
-func (r *createRun) readBack(ctx context.Context, want Machine, find finder) (Created, error) {
+// persistent and has its disk (C3).
+func (r *createRun) readBack(ctx context.Context, want Machine, read func(context.Context) (Machine, error)) (Created, error) {
 	r.step("read the domain back")
 	var m Machine
-	var volumes []Volume
+	var there bool
 	for range stateTries {
 		err := sideBySide(ctx,
 			func(ctx context.Context) (err error) {
-				m, err = find(ctx, r.req.id.Name)
+				m, err = read(ctx)
 				return err
 			},
 			func(ctx context.Context) (err error) {
-				volumes, err = r.req.host.Volumes(ctx, namePrefix(r.owner, want.Name))
+				there, err = r.overlayThere(ctx, want)
 				return err
 			})
 		if err != nil {
@@ -102,26 +111,21 @@ func (r *createRun) readBack(ctx context.Context, want Machine, find finder) (Cr
 			return Created{}, err
 		}
 	}
-	if err := r.judge(ctx, want, m, volumes); err != nil {
+	if err := r.judge(ctx, want, m, there); err != nil {
 		return Created{}, err
 	}
-	r.removeOthers(ctx, m, volumes)
 	return Created{Instance: r.instance(r.req.id.Host, m), Made: m.UUID == r.defined}, nil
 }
 
 // judge returns nil for a machine that a Create may answer with.
-func (r *createRun) judge(ctx context.Context, want, m Machine, volumes []Volume) error {
+func (r *createRun) judge(ctx context.Context, want, m Machine, overlayThere bool) error {
 	switch {
 	case m.UUID != want.UUID, !r.ours(m):
 		return again("another domain took the name")
 	case m.Mark.Deleting, !m.Persistent:
 		return r.yield(ctx, m)
 	}
-	there, err := r.overlayThere(m, volumes)
-	switch {
-	case err != nil:
-		return err
-	case !there:
+	if !overlayThere {
 		return r.eraseAndAgain(ctx, m, "the domain's disk is gone")
 	}
 	switch m.Power {
@@ -147,33 +151,38 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 	return Errorf(ReasonCreateCancelled, "a delete of that name came meanwhile")
 }
 
-// overlayThere looks for m's disk among the volumes of its name. A disk that
-// is elsewhere, the pool was changed, say, is nothing to repair from here.
-func (r *createRun) overlayThere(m Machine, volumes []Volume) (bool, error) {
-	name := m.Overlay
-	if name == "" {
-		name = namesOf(r.owner, m.Name, m.UUID).overlay
-	}
-	there := slices.ContainsFunc(volumes, func(v Volume) bool { return v.Name == name })
-	if !there && m.Overlay == "" {
+// overlayThere looks for m's disk in the pool. A disk that is elsewhere, the
+// pool was changed, say, is nothing to repair from here.
+func (r *createRun) overlayThere(ctx context.Context, m Machine) (bool, error) {
+	name := cmp.Or(m.Overlay, namesOf(r.owner, m.Name, m.UUID).overlay)
+	_, err := r.req.host.Volume(ctx, name)
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, ErrNoVolume):
+		return false, err
+	case m.Overlay == "":
 		return false, Errorf(ReasonMisconfigured, "the domain's root disk is not in the configured pool")
 	}
-	return there, nil
+	return false, nil
 }
 
-// removeOthers removes the volumes of the name that are not m's. A failure
-// costs room, not the answer: the next Create or Delete of the name tries again.
-func (r *createRun) removeOthers(ctx context.Context, m Machine, volumes []Volume) {
+// tidy removes the volumes of other incarnations of m's name, of which none can
+// win any more. It never fails: what is left costs room, not the answer, and
+// the next Create or Delete of the name tries again.
+func (r *createRun) tidy(ctx context.Context, m Machine) error {
 	all, own := namePrefix(r.owner, m.Name), namesOf(r.owner, m.Name, m.UUID).prefix
-	var others []string
-	for _, v := range volumes {
-		if strings.HasPrefix(v.Name, all) && !strings.HasPrefix(v.Name, own) && v.Name != m.Overlay {
-			others = append(others, v.Name)
-		}
+	volumes, err := r.volumesOf(ctx, r.req.host, all)
+	if err == nil {
+		volumes = slices.DeleteFunc(volumes, func(name string) bool {
+			return strings.HasPrefix(name, own) || name == m.Overlay
+		})
+		err = r.deleteVolumes(ctx, r.req.host, volumes)
 	}
-	if err := r.deleteVolumes(ctx, r.req.host, others); err != nil {
-		r.work.trail.Warn("volumes of an earlier attempt are left: " + err.Error())
+	if err != nil && ctx.Err() == nil {
+		r.work.trail.Warn("volumes of earlier attempts may be left: " + err.Error())
 	}
+	return nil
 }
 
 // eraseAndAgain removes what cannot be continued; the create starts over.

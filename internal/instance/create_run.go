@@ -16,7 +16,7 @@ const (
 	// staleAfter is the age from which what was seen without the lock is looked
 	// at again: an image took its time, or other work on the name.
 	staleAfter = time.Second
-	// seedAllowance is the room that a create counts for its seed (C6).
+	// seedAllowance is the room that a dry run counts for the seed, as Ensure does (C6).
 	seedAllowance = 16 << 20
 )
 
@@ -36,10 +36,7 @@ type createRun struct {
 type prepared struct {
 	base      Base
 	diskBytes int64
-	// spaceErr is CheckSpace's answer, when it was asked.
-	spaceErr error
-	spaceAsk bool
-	began    time.Time
+	began     time.Time
 }
 
 func (r *createRun) run(ctx context.Context) (Created, error) {
@@ -82,7 +79,7 @@ func (r *createRun) round(ctx context.Context) (Created, error) {
 		return Created{}, err
 	}
 	defer release()
-	if err := r.confirmRoom(ctx, p); err != nil {
+	if err := r.stillFree(ctx, p); err != nil {
 		return Created{}, err
 	}
 	return r.build(ctx, p)
@@ -108,27 +105,19 @@ func (r *createRun) takeOver(ctx context.Context) (created Created, found bool, 
 	return Created{}, false, err
 }
 
-// prepare does what needs no lock: the host is checked, the image fetched, the
-// room asked for, side by side. The wait for an image is spent here.
+// prepare does what needs no lock: the host is checked and the image fetched,
+// side by side. Ensure also asks for the room of the whole create (C6); asking
+// again later would count it twice.
 func (r *createRun) prepare(ctx context.Context) (*prepared, error) {
 	r.step("check the host and wait for the image")
 	p := &prepared{diskBytes: r.req.diskBytes(), began: time.Now()}
-	steps := []func(context.Context) error{
+	err := sideBySide(ctx,
 		func(ctx context.Context) error { return r.req.host.Preflight(ctx, r.req.image.Firmware) },
 		func(ctx context.Context) (err error) {
 			p.base, err = r.images.Ensure(ctx, r.req.id.Host, r.req.image, p.diskBytes)
 			return err
-		},
-	}
-	if p.diskBytes > 0 {
-		p.spaceAsk = true
-		steps = append(steps, func(ctx context.Context) error {
-			// Kept for later: what Ensure has to say of the disk goes first.
-			_, p.spaceErr = r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
-			return nil
 		})
-	}
-	if err := sideBySide(ctx, steps...); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if p.diskBytes == 0 {
@@ -137,38 +126,21 @@ func (r *createRun) prepare(ctx context.Context) (*prepared, error) {
 	return p, nil
 }
 
-// confirmRoom asks for the room, and for the name once more when the first
-// look at it is no longer fresh. Without another look Define still decides.
-func (r *createRun) confirmRoom(ctx context.Context, p *prepared) error {
-	stale := time.Since(p.began) >= staleAfter
-	if p.spaceAsk && !stale {
-		return p.spaceErr
+// stillFree looks the name up once more when the first look is no longer
+// fresh. Without that, Define still decides.
+func (r *createRun) stillFree(ctx context.Context, p *prepared) error {
+	if time.Since(p.began) < staleAfter {
+		return nil
 	}
-	r.step("check the room in the pool")
-	if !stale {
-		_, err := r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
-		return err
+	r.step("look up the name again")
+	_, err := r.req.host.Find(ctx, r.req.id.Name)
+	switch {
+	case err == nil:
+		return again("the name was taken while the image was awaited")
+	case ReasonOf(err) == ReasonInstanceNotFound:
+		return nil
 	}
-	var spaceErr error
-	err := sideBySide(ctx,
-		func(ctx context.Context) error {
-			_, spaceErr = r.req.host.CheckSpace(ctx, p.diskBytes+seedAllowance)
-			return nil
-		},
-		func(ctx context.Context) error {
-			_, err := r.req.host.Find(ctx, r.req.id.Name)
-			switch {
-			case err == nil:
-				return again("the name was taken while the image was awaited")
-			case ReasonOf(err) == ReasonInstanceNotFound:
-				return nil
-			}
-			return err
-		})
-	if err != nil {
-		return err
-	}
-	return spaceErr
+	return err
 }
 
 // build makes the volumes, defines the machine and boots it. The caller holds
@@ -191,10 +163,13 @@ func (r *createRun) build(ctx context.Context, p *prepared) (Created, error) {
 		return Created{}, err
 	}
 	r.step("start the domain")
-	if err := r.req.host.Start(ctx, m, true); err != nil {
+	err = sideBySide(ctx,
+		func(ctx context.Context) error { return r.req.host.Start(ctx, m, true) },
+		func(ctx context.Context) error { return r.tidy(ctx, m) })
+	if err != nil {
 		return Created{}, err
 	}
-	return r.readBack(ctx, m, r.req.host.Find)
+	return r.readBack(ctx, m, func(ctx context.Context) (Machine, error) { return r.req.host.Read(ctx, m) })
 }
 
 // step notes on the trail what is being done.

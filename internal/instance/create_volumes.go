@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"path"
 	"time"
 )
@@ -87,41 +86,39 @@ func (r *createRun) define(ctx context.Context, v *incarnation) (Machine, error)
 	m := Machine{
 		Name: r.req.id.Name, UUID: v.uuid, Mark: &mark, Persistent: true, Overlay: v.names.overlay,
 	}
-	err := r.req.host.Define(context.WithoutCancel(ctx), Definition{
+	definition := Definition{
 		Name: m.Name, UUID: m.UUID, Mark: mark,
 		VCPUs: r.req.size.VCPUs, MemoryMiB: r.req.size.MemoryMiB, Firmware: r.req.image.Firmware,
 		OverlayPath: v.overlay.Path, SeedPath: v.seed.Path,
 		ConsolePath: path.Join(path.Dir(v.overlay.Path), v.names.console),
 		Autostart:   r.req.spec.Autostart,
-	})
+	}
+	err := r.req.host.Define(context.WithoutCancel(ctx), definition)
+	if err != nil && !errors.Is(err, ErrAlreadyDefined) && r.lost(ctx, v, err) {
+		// It was heard, if perhaps not to the end: say it once more.
+		err = r.req.host.Define(context.WithoutCancel(ctx), definition)
+	}
 	switch {
 	case err == nil:
+		r.defined = m.UUID
+		return m, nil
 	case errors.Is(err, ErrAlreadyDefined):
 		r.discard(ctx, v)
 		return Machine{}, again("another machine of that name was defined first")
-	default:
-		if err := r.afterFailedDefine(ctx, v, err); err != nil {
-			return Machine{}, err
-		}
 	}
-	r.defined = m.UUID
-	return m, nil
+	return Machine{}, err
 }
 
-// afterFailedDefine finds out what a failed define left. It returns nil when
-// the machine is there: only the answer was lost.
-func (r *createRun) afterFailedDefine(ctx context.Context, v *incarnation, defineErr error) error {
+// lost finds out what a failed define left. It returns true when the machine is
+// there, so that only the answer was lost, and the work may go on.
+func (r *createRun) lost(ctx context.Context, v *incarnation, defineErr error) bool {
 	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardLimit)
 	defer cancel()
 	m, err := r.req.host.Find(look, r.req.id.Name)
 	switch {
 	case err == nil && m.UUID == v.uuid:
-		r.log.Log(ctx, LevelDetail, "define went through though its answer was lost",
-			slog.String("host", r.req.id.Host), slog.String("instance", r.req.id.Name), slog.Any("error", defineErr))
-		if ctx.Err() != nil {
-			return defineErr
-		}
-		return nil
+		r.defined = m.UUID
+		return ctx.Err() == nil
 	case err == nil, ReasonOf(err) == ReasonInstanceNotFound && !unanswered(defineErr):
 		r.discard(ctx, v)
 	default:
@@ -129,7 +126,7 @@ func (r *createRun) afterFailedDefine(ctx context.Context, v *incarnation, defin
 		// up by a repeat or a Delete, a machine without volumes is worse.
 		r.work.trail.Warn("what the define left is not known; a repeat or a delete takes it up")
 	}
-	return defineErr
+	return false
 }
 
 // unanswered reports whether the host may still act on a call that failed so.

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -157,7 +158,9 @@ func (s *Service) erase(ctx context.Context, h Host, m Machine) error {
 		return err
 	}
 	// The console's log is written by the host: it may be there unlisted.
-	volumes = append(volumes, names.console)
+	if !slices.Contains(volumes, names.console) {
+		volumes = append(volumes, names.console)
+	}
 	if err := s.deleteVolumes(ctx, h, volumes); err != nil {
 		return err
 	}

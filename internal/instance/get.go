@@ -44,3 +44,6 @@ func (s *Service) findOurs(ctx context.Context, find finder, op string, id ID) (
 	}
 	return m, nil
 }
+
+// finder is Host.Find or Host.FindWithAddresses.
+type finder func(ctx context.Context, name string) (Machine, error)

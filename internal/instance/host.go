@@ -50,9 +50,14 @@ type HostMachines interface {
 	// by name. One that vanishes or cannot be parsed is counted in Skipped; any
 	// other failed read fails the list.
 	List(ctx context.Context) (Listing, error)
+	// Read reads m again by its UUID, the name not being looked up. Gone: InstanceNotFound.
+	Read(ctx context.Context, m Machine) (Machine, error)
 	// Define makes d known to the host, atomically: a machine of that name with
-	// another UUID makes it fail with ErrAlreadyDefined in the chain.
+	// another UUID makes it fail with ErrAlreadyDefined in the chain. Repeating it
+	// with the same Definition is success.
 	Define(ctx context.Context, d Definition) error
+	// SetAutostart says whether m comes back after its host rebooted. Gone: InstanceNotFound.
+	SetAutostart(ctx context.Context, m Machine, on bool) error
 	// Start boots a defined machine, with fresh NVRAM when fresh. A machine
 	// that already runs is success. It returns once the host says started, and
 	// does not look at what became of it. Reasons: StartFailed, Vanished.
@@ -81,7 +86,8 @@ type HostVolumes interface {
 	// not be used again before that Read returned. The caller removes the
 	// volume of a failed upload. Out of room: PoolFull.
 	Upload(ctx context.Context, name string, src io.Reader, length int64) error
-	// DeleteVolume removes one; absent is success. Nothing protects a volume in use.
+	// DeleteVolume removes one; absent is success. Nothing protects a volume in
+	// use. A file that the host has not listed yet, a console log, is found too.
 	DeleteVolume(ctx context.Context, name string) error
 	// CheckSpace fails with PoolFull, naming pool, available and needed bytes,
 	// when less than needed is free. The pool is refreshed first, at most every
