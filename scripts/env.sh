@@ -20,8 +20,8 @@ git -C "$root" rev-parse HEAD >/dev/null 2>&1 || export GOFLAGS="${GOFLAGS:-} -b
 
 step() { printf '\n==> %s\n' "$*"; }
 
-# can_install: this is root on a machine whose packages we know how to install.
-can_install() { [[ $(id -u) == 0 ]] && grep -qsE '^ID=(debian|ubuntu)' /etc/os-release && command -v apt-get >/dev/null; }
+# can_install: this is root on Debian, whose packages tools, lab and guests are made of.
+can_install() { [[ $(id -u) == 0 ]] && grep -qs '^ID=debian' /etc/os-release && command -v apt-get >/dev/null; }
 
 # install_packages NAME…: installs what is missing; says false where that cannot be done.
 install_packages() {
