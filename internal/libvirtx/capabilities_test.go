@@ -53,13 +53,20 @@ func TestParsePlatform(t *testing.T) {
 		want               platform
 	}{
 		{"emulated", doc, "q35", caps, base},
-		{"no UEFI", strings.Replace(doc, "<value>efi</value>", "", 1), "q35", caps,
-			with(func(p *platform) { p.Firmwares = both[1:] })},
-		{"another architecture has no BIOS", doc, "virt", hostCaps{HostUUID: "u", Arch: "aarch64"},
-			with(func(p *platform) { p.Arch, p.Machine, p.Firmwares = "aarch64", "virt", both[:1] })},
+		{
+			"no UEFI", strings.Replace(doc, "<value>efi</value>", "", 1), "q35", caps,
+			with(func(p *platform) { p.Firmwares = both[1:] }),
+		},
+		{
+			"another architecture has no BIOS", doc, "virt",
+			hostCaps{HostUUID: "u", Arch: "aarch64"},
+			with(func(p *platform) { p.Arch, p.Machine, p.Firmwares = "aarch64", "virt", both[:1] }),
+		},
 		{"libvirt's own machine", doc, "", caps, with(func(p *platform) { p.Machine = "pc-q35-7.2" })},
-		{"kvm like the host", strings.Replace(doc, "<domain>qemu", "<domain>kvm", 1), "q35", caps,
-			with(func(p *platform) { p.DomainType, p.CPUMode = "kvm", "host-model" })},
+		{
+			"kvm like the host", strings.Replace(doc, "<domain>qemu", "<domain>kvm", 1), "q35", caps,
+			with(func(p *platform) { p.DomainType, p.CPUMode = "kvm", "host-model" }),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := parsePlatform(tc.caps, tc.machine, tc.doc)

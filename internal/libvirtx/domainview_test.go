@@ -45,9 +45,11 @@ func TestParseDomain_foreign(t *testing.T) {
 		{"no metadata", "<domain><metadata/><devices/></domain>", domainView{}},
 		{"network disk", "<domain><devices><disk><source name='x'/><target dev='vda'/></disk></devices></domain>", domainView{}},
 		{"other disk", "<domain><devices><disk><source file='/a/b'/><target dev='sda'/></disk></devices></domain>", domainView{}},
-		{"two cards", "<domain><devices><interface><mac address='52:54:00:AA:00:01'/><source network='n'/></interface>" +
-			"<interface><source network='n'/></interface></devices></domain>",
-			domainView{MACs: []string{"52:54:00:aa:00:01"}, Networks: []string{"n"}}},
+		{
+			"two cards", "<domain><devices><interface><mac address='52:54:00:AA:00:01'/><source network='n'/></interface>" +
+				"<interface><source network='n'/></interface></devices></domain>",
+			domainView{MACs: []string{"52:54:00:aa:00:01"}, Networks: []string{"n"}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := parseDomain(tc.doc)

@@ -110,8 +110,7 @@ func verdictf(r instance.Reason, format string, args ...any) error {
 // being done, to what and where. subject may be an instance's or a volume's name, or "".
 func (h *Host) fail(op, subject string, err error) error {
 	out := &instance.Error{Reason: Classify(err), Op: op, Host: h.opts.Name, Err: err}
-	var v *verdict
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*verdict](err); ok {
 		out.Reason, out.Err = v.reason, v.err
 	}
 	if name, ok := instanceOfVolume(subject); ok {
@@ -135,14 +134,13 @@ func instanceOfVolume(volume string) (name string, ok bool) {
 
 // answered reports whether err is libvirt's answer with one of these numbers.
 func answered(err error, numbers ...libvirt.ErrorNumber) bool {
-	var e libvirt.Error
-	return errors.As(err, &e) && slices.Contains(numbers, libvirt.ErrorNumber(e.Code))
+	e, ok := errors.AsType[libvirt.Error](err)
+	return ok && slices.Contains(numbers, libvirt.ErrorNumber(e.Code))
 }
 
 // refusedByLibvirt reports whether libvirt itself answered, with any error.
 func refusedByLibvirt(err error) bool {
-	var e libvirt.Error
-	return errors.As(err, &e) || errors.Is(err, libvirt.ErrUnsupported)
+	return as[libvirt.Error](err) || errors.Is(err, libvirt.ErrUnsupported)
 }
 
 // withPool runs fn with the pool's handle, which is looked up once and again

@@ -70,7 +70,8 @@ func (h *Host) readPlatform(ctx context.Context, be Backend) (platform, error) {
 	machine := machineFor(caps.Arch)
 	doc, err = be.ConnectGetDomainCapabilities(ctx, h.opts.Emulator, caps.Arch, machine, domainType)
 	if err != nil {
-		if answered(err, libvirt.ErrInvalidArg, libvirt.ErrConfigUnsupported, libvirt.ErrInternalError, libvirt.ErrNoSupport) {
+		if answered(err, libvirt.ErrInvalidArg, libvirt.ErrConfigUnsupported,
+			libvirt.ErrSystemError, libvirt.ErrInternalError, libvirt.ErrNoSupport) {
 			err = &verdict{
 				reason: instance.ReasonMisconfigured,
 				err:    fmt.Errorf("no domains of type %s%s: %w", domainType, h.emulatorWords(), err),
