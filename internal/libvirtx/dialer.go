@@ -26,10 +26,10 @@ type dialer struct {
 
 	mu sync.Mutex
 	// failure is what the last dial ended with, nil after a success.
-	failure  error
-	failedAt time.Time
-	retryAt  time.Time
-	inARow   int
+	failure error
+	retryAt time.Time
+	// failures counts all, inARow those since the last success.
+	failures, inARow int
 }
 
 func newDialer(connector Connector, limit time.Duration, o observer) *dialer {
@@ -40,8 +40,8 @@ func newDialer(connector Connector, limit time.Duration, o observer) *dialer {
 // answers for it too, and so does one that failed a moment ago, unless the
 // connection is for a health check, which is to see for itself.
 func (d *dialer) connect(ctx context.Context, kind lane) (Conn, error) {
-	asked := time.Now()
-	if err := d.remembered(kind); err != nil {
+	before, err := d.remembered(kind)
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -50,7 +50,7 @@ func (d *dialer) connect(ctx context.Context, kind lane) (Conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := d.failedSince(asked); err != nil {
+	if err := d.failedSince(before); err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, d.limit, &overdueError{what: "dial", limit: d.limit})
@@ -63,19 +63,22 @@ func (d *dialer) connect(ctx context.Context, kind lane) (Conn, error) {
 	return conn, err
 }
 
-func (d *dialer) remembered(kind lane) error {
+// remembered returns how many dials have failed so far, and a failure that is
+// still the answer.
+func (d *dialer) remembered(kind lane) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if kind == laneFresh || !time.Now().Before(d.retryAt) {
-		return nil
+		return d.failures, nil
 	}
-	return d.failure
+	return d.failures, d.failure
 }
 
-func (d *dialer) failedSince(asked time.Time) error {
+// failedSince returns the last dial's failure if it came after the first before.
+func (d *dialer) failedSince(before int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failedAt.Before(asked) {
+	if d.failures == before {
 		return nil
 	}
 	return d.failure
@@ -89,8 +92,8 @@ func (d *dialer) record(err error) {
 		d.inARow, d.retryAt = 0, time.Time{}
 		return
 	}
-	d.failedAt = time.Now()
 	bound := min(backoffMax, backoffFirst<<min(d.inARow, 8))
+	d.failures++
 	d.inARow++
-	d.retryAt = d.failedAt.Add(rand.N(bound)) //nolint:gosec // spreads dials, keeps no secret
+	d.retryAt = time.Now().Add(rand.N(bound)) //nolint:gosec // spreads dials, keeps no secret
 }
