@@ -15,6 +15,9 @@ type Config struct {
 	// and the status page.
 	ProbeInterval time.Duration `yaml:"probeInterval"`
 	KVM2          KVM2          `yaml:"kvm2"`
+
+	// lineOf tells where a key stands in the file; nil without one.
+	lineOf func(path string) int
 }
 
 // Server says where kvm2d listens and who may call.

@@ -217,11 +217,14 @@ func describe(n *yaml.Node) string {
 	return "text"
 }
 
-// fieldsOf returns the keys of a struct in the order of its fields.
+// fieldsOf returns the keys of a struct in the order of its fields; those
+// without a key come last.
 func fieldsOf(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i] = t.Field(i).Tag.Get("yaml")
+	var names []string
+	for f := range t.Fields() {
+		if key, ok := f.Tag.Lookup("yaml"); ok {
+			names = append(names, key)
+		}
 	}
 	return names
 }

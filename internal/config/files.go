@@ -13,13 +13,20 @@ import (
 // starting: a Secret may be on its way, and each file is read again at use.
 func (c *Config) CheckFiles() []Fault {
 	var found []Fault
+	add := func(path, text string) {
+		f := Fault{Path: path, Text: text}
+		if c.lineOf != nil {
+			f.Line = c.lineOf(path)
+		}
+		found = append(found, f)
+	}
 	check := func(path, file string) bool {
 		if file == "" {
 			return false
 		}
 		text := unreadableFile(file)
 		if text != "" {
-			found = append(found, Fault{Path: path, Text: text})
+			add(path, text)
 		}
 		return text == ""
 	}
@@ -28,7 +35,7 @@ func (c *Config) CheckFiles() []Fault {
 			return
 		}
 		if text := unknownHost(file, end); text != "" {
-			found = append(found, Fault{Path: path, Text: text})
+			add(path, text)
 		}
 	}
 	c.Server.eachFile(func(path, file string) { check(path, file) })

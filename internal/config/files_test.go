@@ -73,6 +73,20 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+func TestCheckFiles_tellsLines(t *testing.T) {
+	cfg, _, err := Parse("f", []byte(sshHost))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Fault{
+		{"kvm2.hosts[0].sshKeyFile", 5, "/k: no such file"},
+		{"kvm2.hosts[0].knownHostsFile", 6, "/h: no such file"},
+	}
+	if diff := cmp.Diff(want, cfg.CheckFiles()); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
 func TestCheckFiles_noPermission(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root reads everything")

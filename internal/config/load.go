@@ -54,6 +54,7 @@ func Parse(name string, data []byte) (*Config, []Fault, error) {
 	if faults := rep.sorted(); len(faults) > 0 {
 		return nil, nil, &FaultsError{File: name, Faults: faults}
 	}
+	cfg.lineOf = rep.lineOf
 	return &cfg, warn(&cfg, rep), nil
 }
 

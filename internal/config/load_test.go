@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestLoad_full(t *testing.T) {
@@ -65,7 +66,7 @@ func TestLoad_full(t *testing.T) {
 			Placements: map[string]Placement{"beelink": {Host: "beelink", Image: "debian-13", Size: "small"}},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 	if len(warnings) > 0 {
@@ -89,7 +90,7 @@ func TestLoad_leastGetsDefaults(t *testing.T) {
 	}
 	want := Default()
 	want.KVM2.Hosts = []Host{{Name: "here", URI: "qemu:///system", Pool: "default", Network: "default", DomainType: "auto"}}
-	if diff := cmp.Diff(&want, got); diff != "" {
+	if diff := cmp.Diff(&want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }
