@@ -1,0 +1,59 @@
+package image
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+// metrics are what the cache tells Prometheus. Labels are configured names and
+// reasons, so their number is bounded.
+type metrics struct {
+	ends  *prometheus.CounterVec
+	done  *prometheus.GaugeVec
+	total *prometheus.GaugeVec
+	rate  *prometheus.GaugeVec
+	try   *prometheus.GaugeVec
+	swept *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"host", "image"})
+	}
+	m := &metrics{
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvm2d_image_downloads_total", Help: "Image downloads that ended, by reason (Ready for success).",
+		}, []string{"host", "image", "reason"}),
+		done:  gauge("kvm2d_image_download_done_bytes", "Bytes of the source that the running download has read."),
+		total: gauge("kvm2d_image_download_total_bytes", "Bytes of the source that the running download will read."),
+		rate:  gauge("kvm2d_image_download_rate_bytes_per_second", "Rate of the running download."),
+		try:   gauge("kvm2d_image_download_attempt", "Requests to the source that the running download has made."),
+		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvm2d_image_partials_swept_total", Help: "Dead partial images that were removed from a pool.",
+		}, []string{"host"}),
+	}
+	reg.MustRegister(m.ends, m.done, m.total, m.rate, m.try, m.swept)
+	return m
+}
+
+func (m *metrics) began(k key) { m.progress(k, snapshot{}) }
+
+func (m *metrics) progress(k key, s snapshot) {
+	m.done.WithLabelValues(k.host, k.image).Set(float64(s.done))
+	m.total.WithLabelValues(k.host, k.image).Set(float64(s.total))
+	m.rate.WithLabelValues(k.host, k.image).Set(float64(s.bytesPerSecond))
+	m.try.WithLabelValues(k.host, k.image).Set(float64(s.attempt))
+}
+
+// ended counts the end and takes the running download's figures away.
+func (m *metrics) ended(k key, err error) {
+	reason := instance.ReasonReady
+	if err != nil {
+		reason = instance.ReasonOf(err)
+	}
+	m.ends.WithLabelValues(k.host, k.image, string(reason)).Inc()
+	for _, g := range []*prometheus.GaugeVec{m.done, m.total, m.rate, m.try} {
+		g.DeleteLabelValues(k.host, k.image)
+	}
+}
