@@ -51,7 +51,7 @@ func (r *createRun) run(ctx context.Context) (Created, error) {
 		r.log.Log(ctx, LevelDetail, "create starts over", slog.String("host", r.req.id.Host),
 			slog.String("instance", r.req.id.Name), slog.Any("why", err))
 	}
-	return Created{}, &Error{Reason: ReasonVanished, Detail: "the host kept changing under the create", Err: last}
+	return Created{}, Errorf(ReasonVanished, "the host kept changing under the create: %v", last)
 }
 
 // round is one attempt: what is there is taken over, else made.
