@@ -1,0 +1,65 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
+)
+
+// authenticators makes the configured ways to prove who one is. With none,
+// everybody is let in: on loopback, or wherever insecure says so.
+func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi.Authenticator, error) {
+	if err := httpapi.CheckExposure(s.Listen, s.Auth.Any(), insecure); err != nil {
+		return nil, &outcome{code: exitUsage, err: err}
+	}
+	if !s.Auth.Any() {
+		return []httpapi.Authenticator{httpapi.Anonymous{AnyHost: insecure}}, nil
+	}
+	var ways []httpapi.Authenticator
+	if t := s.Auth.Token; t != nil {
+		ways = append(ways, httpapi.NewTokenFile(t.File, log))
+	}
+	if c := s.Auth.ClientCert; c != nil {
+		names := make(httpapi.ClientCert, len(c.Allow))
+		for _, a := range c.Allow {
+			names[a.Name] = httpapi.Role(a.Role)
+		}
+		ways = append(ways, names)
+	}
+	if t := s.Auth.TokenReview; t != nil {
+		review, err := tokenReview(t, log)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, review)
+	}
+	return ways, nil
+}
+
+func tokenReview(t *config.TokenReviewAuth, log *slog.Logger) (*httpapi.TokenReview, error) {
+	pem, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("token review: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("token review: %s holds no certificate", t.CAFile)
+	}
+	allow := make(map[string]httpapi.Role, len(t.Allow))
+	for _, a := range t.Allow {
+		allow[a.ServiceAccount] = httpapi.Role(a.Role)
+	}
+	return httpapi.NewTokenReview(httpapi.TokenReviewOptions{
+		Audience: t.Audience, Allow: allow, Server: t.APIServer, TokenFile: t.TokenFile, Log: log,
+		// Questions are rare and cached: a kept connection would only be a goroutine without an owner.
+		Client: &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		}},
+	})
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+// logLevels are the words of --log-level, most talkative first.
+var logLevels = []struct {
+	word  string
+	level slog.Level
+}{
+	{"detail", instance.LevelDetail},
+	{"debug", slog.LevelDebug},
+	{"info", slog.LevelInfo},
+	{"warn", slog.LevelWarn},
+	{"error", slog.LevelError},
+}
+
+// newLogger returns a logger that writes to w; format is json or text.
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	lvl, err := parseLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	opts := &slog.HandlerOptions{Level: lvl, ReplaceAttr: nameDetail}
+	switch format {
+	case "json":
+		return slog.New(contextHandler{slog.NewJSONHandler(w, opts)}), nil
+	case "text":
+		return slog.New(contextHandler{slog.NewTextHandler(w, opts)}), nil
+	}
+	return nil, fmt.Errorf("log format %q: want json or text", format)
+}
+
+func parseLevel(word string) (slog.Level, error) {
+	for _, l := range logLevels {
+		if l.word == word {
+			return l.level, nil
+		}
+	}
+	return 0, fmt.Errorf("log level %q: want detail, debug, info, warn or error", word)
+}
+
+// nameDetail gives the level below Debug its name.
+func nameDetail(groups []string, a slog.Attr) slog.Attr {
+	if level, ok := a.Value.Any().(slog.Level); ok && len(groups) == 0 && a.Key == slog.LevelKey && level == instance.LevelDetail {
+		return slog.String(slog.LevelKey, "DETAIL")
+	}
+	return a
+}
+
+// contextHandler adds to each line what its context says of the request.
+type contextHandler struct{ slog.Handler }
+
+// Handle adds trace_id, span_id and request_id.
+func (h contextHandler) Handle(ctx context.Context, r slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps the handler around what it wraps.
+func (h contextHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return contextHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps the handler around what it wraps.
+func (h contextHandler) WithGroup(name string) slog.Handler {
+	return contextHandler{h.Handler.WithGroup(name)}
+}

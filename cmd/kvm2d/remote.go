@@ -1,0 +1,30 @@
+package main
+
+import (
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx"
+)
+
+// realBackends reach hosts over SSH or, for this machine, over its socket.
+func realBackends() backends { return backends{connector: connectorOf} }
+
+func connectorOf(h config.Host) (libvirtx.Connector, error) {
+	end := h.Endpoint()
+	if end.Local {
+		return libvirtx.NewLocalConnector(libvirtx.LocalOptions{Socket: h.Socket}), nil
+	}
+	o := libvirtx.SSHOptions{
+		SSHEndpoint: libvirtx.SSHEndpoint{
+			Addr: end.Address(), User: end.User, KeyFile: h.SSHKeyFile, PassphraseFile: h.PassphraseFile,
+			KnownHostsFile: h.KnownHostsFile, InsecureIgnoreHostKey: h.InsecureIgnoreHostKey,
+		},
+		Socket: h.Socket,
+	}
+	if j := h.Jump; j != nil {
+		end := j.Endpoint()
+		o.Jump = &libvirtx.SSHEndpoint{
+			Addr: end.Address(), User: end.User, KeyFile: j.SSHKeyFile, PassphraseFile: j.PassphraseFile, KnownHostsFile: j.KnownHostsFile,
+		}
+	}
+	return libvirtx.NewSSHConnector(o)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+)
+
+// serveFlags are the arguments of serve.
+type serveFlags struct {
+	config         string
+	simulate       bool
+	listen         string
+	adminListen    string
+	insecureNoAuth bool
+	logFormat      string
+	logLevel       string
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve (--config FILE | --simulate)",
+		Short: "Run the daemon",
+		Long: `Run the daemon until SIGTERM or SIGINT.
+
+With --simulate the hosts are in memory: the API behaves as with real ones, and
+nothing is ever booted. Traces are exported over OTLP/HTTP when
+OTEL_EXPORTER_OTLP_ENDPOINT is set.
+
+No host is dialled before the first request or probe. On SIGTERM readyz turns
+false, requests in progress are finished within timeouts.drain, and what is left
+is cancelled; a create that was cut off goes on when it is repeated. A second
+signal ends the process at once.`,
+		Args: cobra.NoArgs,
+		RunE: action(func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), f, cmd.ErrOrStderr())
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "the configuration `file`")
+	flags.BoolVar(&f.simulate, "simulate", false, "two simulated hosts instead of a configuration")
+	flags.StringVar(&f.listen, "listen", "", "`address` of the API, instead of the configured one; port 0 is any free one")
+	flags.StringVar(&f.adminListen, "admin-listen", "", "`address` of livez, readyz and metrics, instead of the configured one")
+	flags.BoolVar(&f.insecureNoAuth, "insecure-no-auth", false, "let everybody in on an address that is not loopback")
+	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
+	flags.StringVar(&f.logLevel, "log-level", "info", "detail, debug, info, warn or error")
+	cmd.MarkFlagsMutuallyExclusive("config", "simulate")
+	cmd.MarkFlagsOneRequired("config", "simulate")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	return cmd
+}
+
+// serve loads what f names and runs it; log lines go to w.
+func serve(ctx context.Context, f serveFlags, w io.Writer) error {
+	log, err := newLogger(w, f.logFormat, f.logLevel)
+	if err != nil {
+		return &outcome{code: exitUsage, err: err}
+	}
+	opts := appOptions{Log: log, InsecureNoAuth: f.insecureNoAuth}
+	if f.simulate {
+		opts.Config, opts.Backends = simulated()
+	} else {
+		var warnings []config.Fault
+		if opts.Config, warnings, err = config.Load(f.config); err != nil {
+			return err
+		}
+		opts.Backends = realBackends()
+		for _, fault := range append(warnings, opts.Config.CheckFiles()...) {
+			log.Warn("configuration", "file", f.config, "key", fault.Path, "line", fault.Line, "warning", fault.Text)
+		}
+	}
+	if f.listen != "" {
+		opts.Config.Server.Listen = f.listen
+	}
+	if f.adminListen != "" {
+		opts.Config.Server.AdminListen = f.adminListen
+	}
+	return run(ctx, opts)
+}
