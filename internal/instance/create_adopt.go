@@ -60,16 +60,16 @@ func (r *createRun) adopt(ctx context.Context, m Machine) (Created, error) {
 	return created, err
 }
 
-// wake starts a machine that is defined and off, unless its disk is gone. The
+// wake starts a machine that is defined and off, unless a disk of it is gone. The
 // create that defined it may have died before it said autostart.
 func (r *createRun) wake(ctx context.Context, m Machine) error {
-	r.step("look for the domain's disk")
-	there, err := r.overlayThere(ctx, m)
+	r.step("look for the domain's disks")
+	there, err := r.disksThere(ctx, m)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return r.eraseAndAgain(ctx, m, "a stopped domain without its disk was removed first")
+		return r.eraseAndAgain(ctx, m, "a stopped domain without its disks was removed first")
 	}
 	release, err := r.slots.acquire(ctx, r.req.id.Host)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *createRun) readBack(ctx context.Context, want Machine, read func(contex
 				return err
 			},
 			func(ctx context.Context) (err error) {
-				there, err = r.overlayThere(ctx, want)
+				there, err = r.disksThere(ctx, want)
 				return err
 			})
 		if err != nil {
@@ -118,15 +118,15 @@ func (r *createRun) readBack(ctx context.Context, want Machine, read func(contex
 }
 
 // judge returns nil for a machine that a Create may answer with.
-func (r *createRun) judge(ctx context.Context, want, m Machine, overlayThere bool) error {
+func (r *createRun) judge(ctx context.Context, want, m Machine, disksThere bool) error {
 	switch {
 	case m.UUID != want.UUID, !r.ours(m):
 		return again("another domain took the name")
 	case m.Mark.Deleting, !m.Persistent:
 		return r.yield(ctx, m)
 	}
-	if !overlayThere {
-		return r.eraseAndAgain(ctx, m, "the domain's disk is gone")
+	if !disksThere {
+		return r.eraseAndAgain(ctx, m, "a disk of the domain is gone")
 	}
 	switch m.Power {
 	case PowerOn:
@@ -151,20 +151,39 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 	return Errorf(ReasonCreateCancelled, "a delete of that name came meanwhile")
 }
 
-// overlayThere looks for m's disk in the pool. A disk that is elsewhere, the
-// pool was changed, say, is nothing to repair from here.
-func (r *createRun) overlayThere(ctx context.Context, m Machine) (bool, error) {
-	name := cmp.Or(m.Overlay, namesOf(r.owner, m.Name, m.UUID).overlay)
-	_, err := r.req.host.Volume(ctx, name)
-	switch {
-	case err == nil:
-		return true, nil
-	case !errors.Is(err, ErrNoVolume):
+// disksThere looks for m's disks in the pool. A guest that was found running has
+// read its seed; any other needs it to boot.
+func (r *createRun) disksThere(ctx context.Context, m Machine) (bool, error) {
+	names := namesOf(r.owner, m.Name, m.UUID)
+	var overlay, seed bool
+	looks := []func(context.Context) error{func(ctx context.Context) (err error) {
+		overlay, err = r.volumeThere(ctx, cmp.Or(m.Overlay, names.overlay))
+		return err
+	}}
+	if m.Power == PowerOff {
+		looks = append(looks, func(ctx context.Context) (err error) {
+			seed, err = r.volumeThere(ctx, names.seed)
+			return err
+		})
+	} else {
+		seed = true
+	}
+	if err := sideBySide(ctx, looks...); err != nil {
 		return false, err
-	case m.Overlay == "":
+	}
+	if !overlay && m.Overlay == "" {
+		// It is elsewhere (the pool was changed, say): nothing to repair from here.
 		return false, Errorf(ReasonMisconfigured, "the domain's root disk is not in the configured pool")
 	}
-	return false, nil
+	return overlay && seed, nil
+}
+
+func (r *createRun) volumeThere(ctx context.Context, name string) (bool, error) {
+	_, err := r.req.host.Volume(ctx, name)
+	if errors.Is(err, ErrNoVolume) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // tidy removes the volumes of other incarnations of m's name, of which none can

@@ -442,7 +442,7 @@ func TestCreate_boundsWorkPerHost(t *testing.T) {
 			return nil, nil
 		})
 		var wg sync.WaitGroup
-		for _, name := range strings.Split("a b c d e f g h i j", " ") {
+		for name := range strings.SplitSeq("a b c d e f g h i j", " ") {
 			wg.Go(func() { w.mustCreate(t, spec(name)) })
 		}
 		wg.Wait()
@@ -478,12 +478,14 @@ func TestCreate_otherDaemonDefinesFirst(t *testing.T) {
 			r := newRoom()
 			loser, winner := newWorld(t, r), newWorld(t, r)
 			first := true
-			loser.setHook(func(_ context.Context, call string) (before, after error) {
+			loser.setHook(func(ctx context.Context, call string) (before, after error) {
 				if call == "Define" && first {
 					first = false
 					s := spec("vm")
 					s.UID = uid
-					winner.mustCreate(t, s)
+					if _, err := winner.Create(ctx, s, patience); err != nil {
+						t.Error(err)
+					}
 				}
 				return nil, nil
 			})

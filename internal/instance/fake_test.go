@@ -29,7 +29,7 @@ type room struct {
 	onStart func(*instance.Machine)
 	// fresh counts the starts with fresh NVRAM, by UUID.
 	fresh map[string]int
-	// seen is the highest number of machines there were at once.
+	// defines counts the machines that were defined.
 	defines int
 }
 
@@ -196,7 +196,7 @@ func (f *fakeHost) Start(ctx context.Context, m instance.Machine, fresh bool) er
 			return f.fail(instance.ReasonVanished, "start", m.Name, nil)
 		case d.Power == instance.PowerOn:
 			return nil
-		case f.volumes[d.Overlay] == nil:
+		case f.volumes[d.Overlay] == nil, f.volumes[strings.Replace(d.Overlay, "root.qcow2", "seed.iso", 1)] == nil:
 			return f.fail(instance.ReasonStartFailed, "start", m.Name, errors.New("no disk"))
 		}
 		if fresh {
@@ -380,8 +380,8 @@ func (f *fakeImages) do(ctx context.Context, host, call string) (after, err erro
 }
 
 func (f *fakeImages) room(host string) *fakeHost {
-	h, _ := f.hosts.Host(host)
-	return h.(*fakeHost)
+	i := slices.IndexFunc(f.hosts, func(h *fakeHost) bool { return h.name == host })
+	return f.hosts[i]
 }
 
 func (f *fakeImages) Ensure(ctx context.Context, host string, img instance.Image, diskBytes int64) (instance.Base, error) {

@@ -43,7 +43,7 @@ func TestGet_duringDeleteStillReturnsInstance(t *testing.T) {
 	w.mustCreate(t, spec("vm"))
 	var mu sync.Mutex
 	asked, undefined := 0, false
-	w.setHook(func(_ context.Context, call string) (before, after error) {
+	w.setHook(func(ctx context.Context, call string) (before, after error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if undefined {
@@ -51,7 +51,10 @@ func TestGet_duringDeleteStillReturnsInstance(t *testing.T) {
 		}
 		undefined = call == "Undefine"
 		asked++
-		got := reader.mustGet(t, vmID)
+		got, err := reader.Get(ctx, vmID)
+		if err != nil {
+			t.Errorf("before %s: %v", call, err)
+		}
 		if (call == "Stop" || undefined) && got.StateReason != "being deleted" {
 			t.Errorf("before %s: got reason %q, want being deleted", call, got.StateReason)
 		}
@@ -191,19 +194,27 @@ func TestDryRun(t *testing.T) {
 		{"absent", func(*testing.T, *world) {}, instance.Plan{
 			Host: "alpha", NeededBytes: 10<<30 + seedRoom + imageBytes, AvailableBytes: 1 << 40, ImageState: instance.ImageAbsent,
 		}, ""},
-		{"image there", func(t *testing.T, w *world) { w.mustCreate(t, spec("other")) }, instance.Plan{
+		{"image there", func(t *testing.T, w *world) {
+			t.Helper()
+			w.mustCreate(t, spec("other"))
+		}, instance.Plan{
 			Host: "alpha", NeededBytes: 10<<30 + seedRoom, AvailableBytes: 1 << 40, ImageState: instance.ImageReady,
 		}, ""},
-		{"exists", func(t *testing.T, w *world) { w.mustCreate(t, spec("vm")) }, instance.Plan{
+		{"exists", func(t *testing.T, w *world) {
+			t.Helper()
+			w.mustCreate(t, spec("vm"))
+		}, instance.Plan{
 			Host: "alpha", AvailableBytes: 1 << 40, ImageState: instance.ImageReady,
 		}, ""},
 		{"no room", func(_ *testing.T, w *world) { w.host().available = 1 << 30 }, instance.Plan{}, instance.ReasonPoolFull},
 		{"maintenance", func(_ *testing.T, w *world) { w.host().maintenance = true }, instance.Plan{}, instance.ReasonHostInMaintenance},
 		{"other uid", func(t *testing.T, w *world) {
+			t.Helper()
 			w.mustCreate(t, spec("vm"))
 			w.host().markOf("vm", func(m *instance.Mark) { m.UID = "uid-2" })
 		}, instance.Plan{}, instance.ReasonUIDMismatch},
 		{"foreign", func(t *testing.T, w *world) {
+			t.Helper()
 			w.mustCreate(t, spec("vm"))
 			w.host().domains["vm"].Mark = nil
 		}, instance.Plan{}, instance.ReasonNameTaken},

@@ -34,7 +34,7 @@ func (w *world) mustList(t *testing.T, f instance.Filter) instance.Page {
 	return p
 }
 
-func on(w *world, host, name string) instance.Spec {
+func on(host, name string) instance.Spec {
 	s := spec(name)
 	s.Placement = host
 	return s
@@ -62,8 +62,7 @@ func TestListByTag_emptyUIDStillListed(t *testing.T) {
 
 func TestListByTag_acrossHostsInConfigOrder(t *testing.T) {
 	w := newWorld(t, newRoom(), newRoom())
-	w.hosts[0].hook, w.hosts[1].hook = nil, nil
-	for _, s := range []instance.Spec{on(w, "beta", "b"), on(w, "beta", "a"), on(w, "alpha", "z"), on(w, "alpha", "y")} {
+	for _, s := range []instance.Spec{on("beta", "b"), on("beta", "a"), on("alpha", "z"), on("alpha", "y")} {
 		w.mustCreate(t, s)
 	}
 	want := []string{"hosts/alpha/domains/y", "hosts/alpha/domains/z", "hosts/beta/domains/a", "hosts/beta/domains/b"}
@@ -130,11 +129,11 @@ func TestListByTag_unreadableDomainSkipped(t *testing.T) {
 func TestListByTag_filters(t *testing.T) {
 	w := newWorld(t, newRoom(), newRoom())
 	for i, tags := range []map[string]string{{"team": "red", "tier": "1"}, {"team": "red"}, {"team": "blue", "tier": "1"}, {"tier": ""}} {
-		s := on(w, "alpha", fmt.Sprintf("vm%d", i))
+		s := on("alpha", fmt.Sprintf("vm%d", i))
 		s.Tags = tags
 		w.mustCreate(t, s)
 	}
-	w.mustCreate(t, on(w, "beta", "other"))
+	w.mustCreate(t, on("beta", "other"))
 	w.hosts[0].domains["vm1"].Power = instance.PowerOff
 	for _, tt := range []struct {
 		name   string

@@ -210,8 +210,7 @@ func TestProvider_everyErrorIsWrappedWithConfiguredName(t *testing.T) {
 				if e.Host != "alpha" || e.Instance != "vm" || e.Op == "" {
 					t.Errorf("n=%d: %v names host %q, instance %q, op %q", n, err, e.Host, e.Instance, e.Op)
 				}
-				var inner *instance.Error
-				if errors.As(e.Err, &inner) {
+				if _, again := errors.AsType[*instance.Error](e.Err); again {
 					t.Errorf("n=%d: %v is wrapped twice", n, err)
 				}
 			}
@@ -284,4 +283,3 @@ func TestCreate_panicIsInternalAndSparesTheProcess(t *testing.T) {
 	w.mustCreate(t, spec("vm"))
 	wantOneVM(t, w.host().room, "vm")
 }
-

@@ -3,6 +3,7 @@ package instance_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -84,6 +85,10 @@ func partialStates() map[string]func(t *testing.T, w *world) {
 		"off, overlay gone": made(func(r *room, m *instance.Machine) {
 			off(m)
 			delete(r.volumes, m.Overlay)
+		}),
+		"off, seed gone": made(func(r *room, m *instance.Machine) {
+			off(m)
+			delete(r.volumes, strings.Replace(m.Overlay, "root.qcow2", "seed.iso", 1))
 		}),
 		"running, overlay gone": made(func(r *room, m *instance.Machine) { delete(r.volumes, m.Overlay) }),
 		"marked deleting":       made(func(_ *room, m *instance.Machine) { deleting(m) }),

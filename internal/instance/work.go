@@ -115,8 +115,7 @@ func (s *Service) logCreation(ctx context.Context, c *creation, took time.Durati
 		return
 	}
 	attrs = append(attrs, slog.String("reason", string(ReasonOf(c.err))), slog.Any("error", c.err))
-	var p panicError
-	if errors.As(c.err, &p) {
+	if p, ok := errors.AsType[panicError](c.err); ok {
 		level = slog.LevelError
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}

@@ -30,7 +30,7 @@ type world struct {
 // host is the first of the hosts, for tests with one.
 func (w *world) host() *fakeHost { return w.hosts[0] }
 
-// newWorld makes a Service over rooms that are named alpha, beta, …
+// newWorld makes a Service over rooms that are named alpha, beta, gamma, delta.
 func newWorld(t *testing.T, rooms ...*room) *world {
 	t.Helper()
 	if len(rooms) == 0 {
@@ -162,4 +162,3 @@ func (b *logBuffer) String() string {
 
 // lines counts the lines of that level.
 func (b *logBuffer) lines(level string) int { return strings.Count(b.String(), "level="+level+" ") }
-
