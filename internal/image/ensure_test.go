@@ -352,7 +352,7 @@ func TestEnsureImage_cancelledMidStreamReturnsPromptly(t *testing.T) {
 // A large image passes through in bounded reads, none of it kept: the source is
 // never further ahead of the pool than a chunk and the head.
 func TestEnsureImage_streamsWithoutBuffering(t *testing.T) {
-	const size = 96 * mib
+	const size = 32 * mib
 	content := qcow2Bytes(t, testVirtual, size)
 	pool, img := newMemPool(testHost), imageOf(content)
 	pool.drain = true

@@ -27,6 +27,8 @@ type memPool struct {
 	fault func(call, name string, done bool) error
 	// drain keeps no content, only its length and head.
 	drain bool
+	// pause is how long an upload waits before each chunk.
+	pause time.Duration
 
 	mu        sync.Mutex
 	volumes   map[string]*memVolume
@@ -168,6 +170,7 @@ func (p *memPool) receive(ctx context.Context, name string, src io.Reader, lengt
 	chunk := make([]byte, 1<<20)
 	var got int64
 	for got < length && ctx.Err() == nil {
+		time.Sleep(p.pause)
 		n, err := src.Read(chunk[:min(int64(len(chunk)), length-got)])
 		if stored := p.append(name, chunk[:n]); stored != nil {
 			return stored
