@@ -2,18 +2,16 @@ package libvirtx
 
 import "time"
 
-// A peer that does not answer keepaliveWait after it was asked, every
-// keepaliveEvery, is dead: found within the sum of both at most, plus the time
-// of the answer before.
-const (
-	keepaliveEvery = 15 * time.Second
-	keepaliveWait  = 15 * time.Second
-)
+// keepalive says how often a peer is asked whether it is there, and how long
+// it may take to answer: a dead one is found within the sum of both.
+type keepalive struct{ every, wait time.Duration }
+
+var defaultKeepalive = keepalive{every: 15 * time.Second, wait: 15 * time.Second}
 
 // keepAlive asks the far end now and then whether it is there, and closes the
 // tunnel when it is not: no other sign of a silent peer reaches a blocked Read.
 // Every hop is in the way of the question, so one asker is enough.
-func (t *tunnel) keepAlive() {
+func (t *tunnel) keepAlive(k keepalive) {
 	client := t.last()
 	gone := make(chan struct{})
 	t.work.Go(func() {
@@ -21,7 +19,7 @@ func (t *tunnel) keepAlive() {
 		_ = client.Wait()
 	})
 	t.work.Go(func() {
-		ticker := time.NewTicker(keepaliveEvery)
+		ticker := time.NewTicker(k.every)
 		defer ticker.Stop()
 		for {
 			select {
@@ -29,7 +27,7 @@ func (t *tunnel) keepAlive() {
 				return
 			case <-ticker.C:
 			}
-			tooLate := time.AfterFunc(keepaliveWait, func() { _ = t.close() })
+			tooLate := time.AfterFunc(k.wait, func() { _ = t.close() })
 			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 			tooLate.Stop()
 			if err != nil {

@@ -70,6 +70,7 @@ type SSHConnector struct {
 	jump    *SSHEndpoint
 	sockets []string
 	uri     libvirt.ConnectURI
+	alive   keepalive
 }
 
 // NewSSHConnector checks that the options are whole. It does no I/O.
@@ -86,6 +87,7 @@ func NewSSHConnector(o SSHOptions) (*SSHConnector, error) {
 		jump:    o.Jump,
 		sockets: defaultSockets,
 		uri:     libvirt.ConnectURI(cmp.Or(o.DriverURI, string(libvirt.QEMUSystem))),
+		alive:   defaultKeepalive,
 	}
 	if o.Socket != "" {
 		c.sockets = []string{o.Socket}
@@ -146,7 +148,7 @@ func (c *SSHConnector) climb(t *tunnel, conn net.Conn, hops []SSHEndpoint, login
 			return nil, "log in to " + hop.Addr, err
 		}
 	}
-	t.keepAlive()
+	t.keepAlive(c.alive)
 	socket, err := t.openSocket(c.sockets)
 	if err != nil {
 		return nil, "open libvirt's socket on " + c.target.Addr, err

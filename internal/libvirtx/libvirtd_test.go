@@ -1,0 +1,126 @@
+package libvirtx
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// The procedures that the fake libvirtd knows.
+const (
+	procHostname   = 59
+	procAuthList   = 66
+	procLibVersion = 157
+)
+
+// fakeLibvirtd speaks as much of libvirt's protocol as opening and two reads take.
+type fakeLibvirtd struct {
+	socket string
+	// greeting is sent to whoever connects, before anything.
+	greeting []byte
+	// mute reads and never answers; muteAfterOpen from the first call on;
+	// dropAfterOpen closes right behind the answer that ends the opening.
+	mute, muteAfterOpen, dropAfterOpen atomic.Bool
+	// openError is the number that the opening is refused with.
+	openError atomic.Uint32
+
+	ln    net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+	work  sync.WaitGroup
+}
+
+func serveLibvirt(t testing.TB, f *fakeLibvirtd) *fakeLibvirtd {
+	t.Helper()
+	f.socket = filepath.Join(t.TempDir(), "libvirt-sock")
+	ln, err := net.Listen("unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ln = ln
+	f.work.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, conn)
+			f.mu.Unlock()
+			f.work.Go(func() { f.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		f.drop()
+		f.work.Wait()
+	})
+	return f
+}
+
+// drop ends every connection, as a restart does.
+func (f *fakeLibvirtd) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conn := range f.conns {
+		_ = conn.Close()
+	}
+}
+
+func (f *fakeLibvirtd) serve(conn net.Conn) {
+	defer conn.Close()
+	if _, err := conn.Write(f.greeting); err != nil {
+		return
+	}
+	for {
+		header := make([]byte, frameHeaderBytes)
+		if _, err := io.ReadFull(conn, header); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-frameHeaderBytes); err != nil {
+			return
+		}
+		proc := binary.BigEndian.Uint32(header[12:])
+		if f.mute.Load() || f.muteAfterOpen.Load() && proc != procAuthList && proc != procConnectOpen {
+			continue
+		}
+		if _, err := conn.Write(f.answer(header, proc)); err != nil {
+			return
+		}
+		if proc == procConnectOpen && f.dropAfterOpen.Load() {
+			return
+		}
+	}
+}
+
+func (f *fakeLibvirtd) answer(header []byte, proc uint32) []byte {
+	var body []byte
+	var status uint32
+	switch proc {
+	case procAuthList:
+		body = binary.BigEndian.AppendUint32(body, 0)
+	case procHostname:
+		body = binary.BigEndian.AppendUint32(body, 4)
+		body = append(body, "fake"...)
+	case procLibVersion:
+		body = binary.BigEndian.AppendUint64(body, 9000000)
+	case procConnectOpen:
+		if code := f.openError.Load(); code != 0 {
+			status = 1
+			// code, domain, message "no", level, and what the library leaves unread.
+			for _, v := range []uint32{code, 0, 1, 2, 'n'<<24 | 'o'<<16, 2, 0, 0, 0, 0, 0, 0, 0} {
+				body = binary.BigEndian.AppendUint32(body, v)
+			}
+		}
+	}
+	out := binary.BigEndian.AppendUint32(nil, uint32(frameHeaderBytes+len(body)))
+	out = append(out, header[4:16]...)
+	out = binary.BigEndian.AppendUint32(out, typeReply)
+	out = append(out, header[20:24]...)
+	out = binary.BigEndian.AppendUint32(out, status)
+	return append(out, body...)
+}
