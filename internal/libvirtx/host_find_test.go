@@ -1,0 +1,254 @@
+package libvirtx_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	libvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/go-cmp/cmp"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx/sim"
+)
+
+func TestFind_readsWhatWasDefined(t *testing.T) {
+	h, _ := newHost(t, sim.Options{})
+	d := definition(t, h, "proxy-1")
+	if err := h.Define(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	want := instance.Machine{
+		Name: "proxy-1", UUID: d.UUID, Mark: &d.Mark, Power: instance.PowerOff, PowerReason: "shut off", Persistent: true,
+		Overlay: "kvm2.kvm2d.proxy-1." + d.UUID[:8] + ".root.qcow2",
+	}
+	if diff := cmp.Diff(want, find(t, h, "proxy-1")); diff != "" {
+		t.Errorf("off (-want +got):\n%s", diff)
+	}
+	if err := h.Start(t.Context(), want, true); err != nil {
+		t.Fatal(err)
+	}
+	want.Power, want.PowerReason = instance.PowerOn, "running: booted"
+	if diff := cmp.Diff(want, find(t, h, "proxy-1")); diff != "" {
+		t.Errorf("on (-want +got):\n%s", diff)
+	}
+	again, err := h.Read(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, again); diff != "" {
+		t.Errorf("read again (-want +got):\n%s", diff)
+	}
+}
+
+func TestFind_absentAndVanishedAreInstanceNotFound(t *testing.T) {
+	h, s := newHost(t, sim.Options{})
+	_, err := h.Find(t.Context(), "proxy-1")
+	wantReason(t, err, instance.ReasonInstanceNotFound)
+
+	m := boot(t, h, "proxy-1")
+	for _, method := range []string{"DomainGetXMLDesc", "DomainGetState", "DomainIsPersistent"} {
+		s.FailMethod(method, code(libvirt.ErrNoDomain), 1)
+		_, err = h.FindWithAddresses(t.Context(), "proxy-1")
+		wantReason(t, err, instance.ReasonInstanceNotFound)
+		s.FailMethod(method, code(libvirt.ErrNoDomain), 1)
+		_, err = h.Read(t.Context(), m)
+		wantReason(t, err, instance.ReasonInstanceNotFound)
+	}
+	for _, method := range []string{"DomainLookupByName", "DomainGetXMLDesc", "DomainGetState"} {
+		s.FailMethod(method, code(libvirt.ErrSystemError), 1)
+		_, err = h.Find(t.Context(), "proxy-1")
+		wantReason(t, err, instance.ReasonLibvirtError)
+	}
+}
+
+func TestFind_foreignDomainHasNoMark(t *testing.T) {
+	h, s := newHost(t, sim.Options{})
+	for name, metadata := range map[string]string{
+		"no-metadata": "",
+		"foreign":     `<nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1" managed="true" owner="kvm2d"/>`,
+		"broken":      `<instance xmlns="https://gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/kvm2" managed="true" owner="no label"/>`,
+	} {
+		defineForeign(t, s, name, metadata)
+		m := find(t, h, name)
+		if m.Mark != nil || m.Name != name || m.Power != instance.PowerOff {
+			t.Errorf("%s: got %+v, want a machine without a mark", name, m)
+		}
+	}
+}
+
+// defineForeign defines a domain on the host behind our back.
+func defineForeign(t *testing.T, s *sim.Host, name, metadata string) libvirt.Domain {
+	t.Helper()
+	conn, err := s.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	dom, err := conn.DomainDefineXML(t.Context(), `<domain type="qemu"><name>`+name+`</name><memory>1024</memory>`+
+		`<metadata>`+metadata+`</metadata><os><type arch="x86_64" machine="q35">hvm</type></os></domain>`, 0)
+	if err != nil {
+		t.Fatalf("define %s: %v", name, err)
+	}
+	return dom
+}
+
+func TestFind_transientDomainIsNotPersistent(t *testing.T) {
+	h, _ := newHost(t, sim.Options{})
+	m := boot(t, h, "proxy-1")
+	if err := h.Undefine(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if m = find(t, h, "proxy-1"); m.Persistent || m.Power != instance.PowerOn {
+		t.Errorf("got %+v, want one that runs and is not persistent", m)
+	}
+}
+
+func TestFindWithAddresses_sources(t *testing.T) {
+	addr := func(name, mac, ip string) []libvirt.DomainInterface {
+		return []libvirt.DomainInterface{
+			{Name: "docker0", Hwaddr: libvirt.OptString{"02:42:00:00:00:01"}, Addrs: []libvirt.DomainIPAddr{{Addr: "172.17.0.1"}}},
+			{Name: name, Hwaddr: libvirt.OptString{mac}, Addrs: []libvirt.DomainIPAddr{{Addr: ip}}},
+		}
+	}
+	type says struct {
+		ip  string
+		err error
+	}
+	const (
+		agent = libvirt.DomainInterfaceAddressesSrcAgent
+		lease = libvirt.DomainInterfaceAddressesSrcLease
+		arp   = libvirt.DomainInterfaceAddressesSrcArp
+	)
+	down := code(libvirt.ErrInternalError)
+	for _, tc := range []struct {
+		name    string
+		answers map[libvirt.DomainInterfaceAddressesSource]says
+		want    []string
+	}{
+		{"agent before lease before arp", map[libvirt.DomainInterfaceAddressesSource]says{
+			agent: {ip: "10.0.0.3"}, lease: {ip: "10.0.0.2"}, arp: {ip: "10.0.0.1"},
+		}, []string{"agent 10.0.0.3", "lease 10.0.0.2", "arp 10.0.0.1"}},
+		{"agent is not up", map[libvirt.DomainInterfaceAddressesSource]says{
+			agent: {err: code(libvirt.ErrAgentUnresponsive)}, lease: {ip: "10.0.0.2"}, arp: {err: down},
+		}, []string{"lease 10.0.0.2"}},
+		{"arp only", map[libvirt.DomainInterfaceAddressesSource]says{
+			agent: {err: code(libvirt.ErrArgumentUnsupported)}, lease: {err: down}, arp: {ip: "10.0.0.1"},
+		}, []string{"arp 10.0.0.1"}},
+		{"all fail", map[libvirt.DomainInterfaceAddressesSource]says{
+			agent: {err: down}, lease: {err: down}, arp: {err: down},
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, s := newHost(t, sim.Options{})
+			boot(t, h, "proxy-1")
+			mac := ownMAC(t, h, "proxy-1")
+			for source, says := range tc.answers {
+				if err := s.Answer("proxy-1", source, addr("x", mac, says.ip), says.err); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := h.FindWithAddresses(t.Context(), "proxy-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, a := range m.Addresses {
+				got = append(got, string(a.Source)+" "+a.Addr.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// ownMAC is the MAC of a running machine, learnt from its addresses.
+func ownMAC(t *testing.T, h interface {
+	FindWithAddresses(context.Context, string) (instance.Machine, error)
+}, name string,
+) string {
+	t.Helper()
+	m, err := h.FindWithAddresses(t.Context(), name)
+	if err != nil || len(m.Addresses) == 0 {
+		t.Fatalf("addresses of %s: %+v, %v", name, m.Addresses, err)
+	}
+	return m.Addresses[0].MAC
+}
+
+func TestFindWithAddresses_agentThatHangsCostsItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newHost(t, sim.Options{})
+		boot(t, h, "proxy-1")
+		release := s.Stall("DomainInterfaceAddresses")
+		defer release()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m, err := h.FindWithAddresses(ctx, "proxy-1")
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Addresses) != 0 {
+			t.Errorf("got %v, want none", m.Addresses)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+func TestFindWithAddresses_stoppedIsNotAsked(t *testing.T) {
+	h, s := newHost(t, sim.Options{})
+	define(t, h, "proxy-1")
+	s.ResetCalls()
+	m, err := h.FindWithAddresses(t.Context(), "proxy-1")
+	if err != nil || m.Addresses != nil {
+		t.Errorf("got %v, %v, want no addresses", m.Addresses, err)
+	}
+	want := map[string]int{"DomainLookupByName": 1, "DomainGetXMLDesc": 1, "DomainGetState": 1}
+	if diff := cmp.Diff(want, s.CallCounts()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestFindWithAddresses_twoRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newHost(t, sim.Options{})
+		boot(t, h, "proxy-1")
+		warmUp(t, h, "proxy-1")
+		const roundTrip = 20 * time.Millisecond
+		s.Slow(roundTrip)
+		began := time.Now()
+		m, err := h.FindWithAddresses(t.Context(), "proxy-1")
+		if err != nil || len(m.Addresses) == 0 {
+			t.Fatalf("got %v, %v, want addresses", m.Addresses, err)
+		}
+		if got := time.Since(began); got != 2*roundTrip {
+			t.Errorf("took %s, want two round trips of %s", got, roundTrip)
+		}
+	})
+}
+
+// warmUp has every session dialed.
+func warmUp(t *testing.T, h interface {
+	FindWithAddresses(context.Context, string) (instance.Machine, error)
+}, name string,
+) {
+	t.Helper()
+	if _, err := h.FindWithAddresses(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFind_returnsPromptlyWhenCancelled(t *testing.T) {
+	h, s := newHost(t, sim.Options{})
+	boot(t, h, "proxy-1")
+	defer s.Stall("DomainGetXMLDesc")()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := h.FindWithAddresses(ctx, "proxy-1")
+	wantReason(t, err, instance.ReasonTimeout)
+}
