@@ -182,11 +182,16 @@ func TestRun_wholeLifeOfAnInstance(t *testing.T) {
 	if strings.Contains(d.log.String(), sentinel) {
 		t.Error("user data is in the log")
 	}
+	for line := range strings.Lines(d.log.String()) {
+		if n := strings.Count(line, `"request_id"`); n > 1 || (n == 0 && strings.Contains(line, `"call":"DomainDefineXML"`)) {
+			t.Errorf("got %d request ids, want one: %s", n, line)
+		}
+	}
 	d.client.CloseIdleConnections()
 }
 
 func list(v any) []any {
-	items, _ := v.([]any) //nolint:errcheck // nil is as good as none
+	items, _ := v.([]any)
 	return items
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
@@ -64,7 +65,19 @@ func (h contextHandler) Handle(ctx context.Context, r slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
 	}
+	if id := httpapi.RequestID(ctx); id != "" && !has(r, "request_id") {
+		r.AddAttrs(slog.String("request_id", id))
+	}
 	return h.Handler.Handle(ctx, r)
+}
+
+func has(r slog.Record, key string) bool {
+	found := false
+	r.Attrs(func(a slog.Attr) bool {
+		found = a.Key == key
+		return !found
+	})
+	return found
 }
 
 // WithAttrs keeps the handler around what it wraps.
