@@ -54,13 +54,11 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (b bodies) readError(w http.ResponseWriter, err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return b.tooLarge(w)
 	}
 	w.Header().Set("Connection", "close")
-	var ne net.Error
-	if errors.As(err, &ne) && ne.Timeout() {
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 		return instance.Errorf(instance.ReasonTimeout, "the body did not arrive within %s", b.timeout)
 	}
 	return &instance.Error{Reason: instance.ReasonCancelled, Op: "read body", Err: errClientLeft}

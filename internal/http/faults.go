@@ -3,6 +3,8 @@ package http
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -17,30 +19,44 @@ const maxFaults = 32
 // faultsOf translates the validator's error tree. The words are ours: the
 // validator's own texts repeat values.
 func faultsOf(err error) []gen.FieldError {
-	var faults []gen.FieldError
-	collectFaults(&faults, err, "#")
-	if len(faults) == 0 {
-		faults = []gen.FieldError{{Pointer: "#", Detail: "is not what the contract says"}}
+	c := faultCollector{opened: map[string]bool{}}
+	c.collect(err, "#")
+	if len(c.faults) == 0 {
+		c.add("#", "is not what the contract says")
 	}
-	return faults[:min(len(faults), maxFaults)]
+	return c.faults
 }
 
-func collectFaults(into *[]gen.FieldError, err error, at string) {
+// faultCollector walks the error tree, at most maxFaults far.
+type faultCollector struct {
+	faults []gen.FieldError
+	// opened are the objects whose unknown fields are listed already: the
+	// validator has one error for each of them, and none names its field.
+	opened map[string]bool
+}
+
+func (c *faultCollector) add(at, detail string) {
+	if len(c.faults) < maxFaults {
+		c.faults = append(c.faults, gen.FieldError{Pointer: at, Detail: detail})
+	}
+}
+
+func (c *faultCollector) collect(err error, at string) {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked node by node; errors.As would skip siblings
 	case openapi3.MultiError:
 		for _, sub := range e {
-			collectFaults(into, sub, at)
+			c.collect(sub, at)
 		}
 	case *openapi3filter.RequestError:
-		collectRequestFault(into, e)
+		c.collectRequest(e)
 	case *openapi3.SchemaError:
-		*into = append(*into, schemaFault(e, at))
+		c.collectSchema(e, at)
 	default:
-		*into = append(*into, gen.FieldError{Pointer: at, Detail: "cannot be read"})
+		c.add(at, "cannot be read")
 	}
 }
 
-func collectRequestFault(into *[]gen.FieldError, e *openapi3filter.RequestError) {
+func (c *faultCollector) collectRequest(e *openapi3filter.RequestError) {
 	at, kind := "#", "a JSON value"
 	if e.Parameter != nil {
 		at = e.Parameter.In + "/" + e.Parameter.Name
@@ -49,24 +65,41 @@ func collectRequestFault(into *[]gen.FieldError, e *openapi3filter.RequestError)
 	var parse *openapi3filter.ParseError
 	switch {
 	case errors.Is(e.Err, openapi3filter.ErrInvalidRequired):
-		*into = append(*into, gen.FieldError{Pointer: at, Detail: "is required"})
+		c.add(at, "is required")
 	case errors.Is(e.Err, openapi3filter.ErrInvalidEmptyValue):
-		*into = append(*into, gen.FieldError{Pointer: at, Detail: "must not be empty"})
+		c.add(at, "must not be empty")
 	case errors.As(e.Err, &parse):
-		*into = append(*into, gen.FieldError{Pointer: at, Detail: "must be " + kind})
+		c.add(at, "must be "+kind)
 	default:
-		collectFaults(into, e.Err, at)
+		c.collect(e.Err, at)
 	}
 }
 
-// schemaFault says which rule of the schema was broken, and where.
-func schemaFault(e *openapi3.SchemaError, at string) gen.FieldError {
+// collectSchema says which rule of the schema was broken, and where.
+func (c *faultCollector) collectSchema(e *openapi3.SchemaError, at string) {
 	var b strings.Builder
 	b.WriteString(at)
 	for _, key := range e.JSONPointer() {
 		b.WriteString("/" + pointerEscape(key))
 	}
-	return gen.FieldError{Pointer: b.String(), Detail: ruleWords(e)}
+	at = b.String()
+	if object, ok := e.Value.(map[string]any); ok && e.SchemaField == "properties" {
+		c.addUnknown(at, object, e.Schema.Properties)
+		return
+	}
+	c.add(at, ruleWords(e))
+}
+
+func (c *faultCollector) addUnknown(at string, object map[string]any, known openapi3.Schemas) {
+	if c.opened[at] {
+		return
+	}
+	c.opened[at] = true
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if _, ok := known[key]; !ok {
+			c.add(at+"/"+pointerEscape(key), "unknown field")
+		}
+	}
 }
 
 func ruleWords(e *openapi3.SchemaError) string {
@@ -74,8 +107,6 @@ func ruleWords(e *openapi3.SchemaError) string {
 	switch e.SchemaField {
 	case "required":
 		return "is required"
-	case "properties", "additionalProperties":
-		return "unknown field"
 	case "type", "nullable":
 		return "must be " + typeWords(s)
 	case "enum":
@@ -87,9 +118,9 @@ func ruleWords(e *openapi3.SchemaError) string {
 	case "maxLength":
 		return fmt.Sprintf("must have at most %d characters", *s.MaxLength)
 	case "minimum":
-		return fmt.Sprintf("must be at least %v", *s.Min)
+		return fmt.Sprintf("must be at least %.0f", *s.Min)
 	case "maximum":
-		return fmt.Sprintf("must be at most %v", *s.Max)
+		return fmt.Sprintf("must be at most %.0f", *s.Max)
 	case "maxItems":
 		return fmt.Sprintf("must be there at most %d times", *s.MaxItems)
 	case "maxProperties":

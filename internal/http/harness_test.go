@@ -188,7 +188,7 @@ func newHarness(t *testing.T, service *fakeService, change ...func(*Options)) *h
 
 // request builds one with the test's token.
 func request(method, target, body string) *http.Request {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
 	if body == "" {
 		r.Body = http.NoBody
 		r.ContentLength = 0

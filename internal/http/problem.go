@@ -86,9 +86,8 @@ func problemOf(ctx context.Context, err error) gen.Problem {
 		Kind:   gen.Kind(reason.Kind()),
 		Reason: string(reason),
 	}
-	var e *instance.Error
 	var wanted time.Duration
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*instance.Error](err); ok {
 		p.Host = optional(e.Host)
 		wanted = e.RetryAfter
 	}
@@ -97,8 +96,7 @@ func problemOf(ctx context.Context, err error) gen.Problem {
 		p.RetryAfterSeconds = &seconds
 	}
 	p.Detail = optional(detailOf(reason, err))
-	var inv *invalid
-	if errors.As(err, &inv) && len(inv.faults) > 0 {
+	if inv, ok := errors.AsType[*invalid](err); ok && len(inv.faults) > 0 {
 		p.Errors = &inv.faults
 	}
 	return p
@@ -110,8 +108,7 @@ func rootCause(ctx context.Context, err error) error {
 	if instance.ReasonOf(err) != instance.ReasonCancelled || ctx.Err() == nil {
 		return err
 	}
-	var e *instance.Error
-	if errors.As(context.Cause(ctx), &e) {
+	if e, ok := errors.AsType[*instance.Error](context.Cause(ctx)); ok {
 		return e
 	}
 	return err

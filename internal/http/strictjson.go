@@ -39,8 +39,7 @@ func checkJSON(body []byte) error {
 }
 
 func syntaxFault(err error) error {
-	var se *json.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return invalidf("#", "is not JSON: fault at byte %d", se.Offset)
 	}
 	return invalidf("#", "is not JSON: it ends too early")

@@ -31,7 +31,7 @@ const (
 	serviceAccountUser  = "system:serviceaccount:"
 	tokenReviewPath     = "/apis/authentication.k8s.io/v1/tokenreviews"
 	inClusterServer     = "https://kubernetes.default.svc"
-	inClusterCredential = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, no credential
+	inClusterCredential = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	jwtDots             = 2
 )
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -24,18 +25,25 @@ type validator struct {
 	bodies bodies
 }
 
-func newValidator(b bodies) (*validator, error) {
+// contractRoutes reads the embedded contract, once: it is the same for every
+// server and never changes.
+var contractRoutes = sync.OnceValues(func() (map[string]*routers.Route, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
 	if err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
 	}
-	v := &validator{routes: map[string]*routers.Route{}, bodies: b}
+	routes := map[string]*routers.Route{}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			v.routes[method+" "+path] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
+			routes[method+" "+path] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
 		}
 	}
-	return v, nil
+	return routes, nil
+})
+
+func newValidator(b bodies) (*validator, error) {
+	routes, err := contractRoutes()
+	return &validator{routes: routes, bodies: b}, err
 }
 
 func (v *validator) middleware(next http.Handler) http.Handler {
