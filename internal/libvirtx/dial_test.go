@@ -27,18 +27,12 @@ func writeKey(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writePEM(t, key, "")
+	return writePEM(t, key)
 }
 
-func writePEM(t testing.TB, key any, passphrase string) string {
+func writePEM(t testing.TB, key any) string {
 	t.Helper()
-	var block *pem.Block
-	var err error
-	if passphrase == "" {
-		block, err = ssh.MarshalPrivateKey(key, "test")
-	} else {
-		block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "test", []byte(passphrase))
-	}
+	block, err := ssh.MarshalPrivateKey(key, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

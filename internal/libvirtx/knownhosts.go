@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -68,7 +67,11 @@ func badLines(content []byte) []int {
 	var bad []int
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	for n := 1; lines.Scan(); n++ {
-		if _, _, _, _, _, err := ssh.ParseKnownHosts(lines.Bytes()); err != nil && !errors.Is(err, io.EOF) {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if _, _, _, _, _, err := ssh.ParseKnownHosts(line); err != nil {
 			bad = append(bad, n)
 		}
 	}
@@ -97,7 +100,7 @@ func withoutPort(addr string) string {
 
 // check is the ssh.HostKeyCallback.
 func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error {
-	err := h.db.HostKeyCallback()(addr, remote, key)
+	err := h.look(addr, remote, key)
 	if err == nil && !h.isAuthorityAsHost(addr, key) {
 		return nil
 	}
@@ -105,6 +108,21 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 	return &hostKeyError{
 		addr: addr, key: key.Type() + " " + ssh.FingerprintSHA256(key), file: h.file, problem: problem, err: err,
 	}
+}
+
+// look asks for the host with its port and, like OpenSSH, for the host alone
+// when nothing is known of the two.
+func (h *hostKeys) look(addr string, remote net.Addr, key ssh.PublicKey) error {
+	callback := h.db.HostKeyCallback()
+	err := callback(addr, remote, key)
+	_, revoked := errors.AsType[*xknownhosts.RevokedError](err)
+	if err == nil || revoked || knownhosts.IsHostKeyChanged(err) {
+		return err
+	}
+	if callback(withoutPort(addr), remote, key) == nil {
+		return nil
+	}
+	return err
 }
 
 // isAuthorityAsHost reports that key is nothing but an authority's, which signs

@@ -1,0 +1,512 @@
+package libvirtx
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	libvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+// only lets one key log in.
+func only(want ssh.PublicKey) func(ssh.ConnMetadata, ssh.PublicKey) error {
+	return func(_ ssh.ConnMetadata, got ssh.PublicKey) error {
+		if !bytes.Equal(got.Marshal(), want.Marshal()) {
+			return errors.New("another key")
+		}
+		return nil
+	}
+}
+
+func publicOf(t testing.TB, key any) ssh.PublicKey {
+	t.Helper()
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer.PublicKey()
+}
+
+// lock puts a passphrase on a key file. The library can do so too, but always
+// with as many rounds as take seconds under the race detector.
+func lock(t testing.TB, file, passphrase string) string {
+	t.Helper()
+	keygen, err := exec.LookPath("ssh-keygen")
+	if err != nil {
+		t.Skip("no ssh-keygen here to lock a key with")
+	}
+	if out, err := exec.CommandContext(t.Context(), keygen, "-q", "-p", "-a", "1", "-P", "", "-N", passphrase, "-f", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+func TestSSH_userKeys(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]any{"ed25519": &edKey, "ecdsa": ecKey, "rsa": rsaKey} {
+		for _, passphrase := range []string{"", "correct horse"} {
+			t.Run(name+passphrase, func(t *testing.T) {
+				s := serveSSH(t, &sshServer{accept: only(publicOf(t, key))})
+				o := optionsFor(t, s, f)
+				o.KeyFile = writePEM(t, key)
+				if passphrase != "" {
+					lock(t, o.KeyFile, passphrase)
+					o.PassphraseFile = writeFile(t, "passphrase", passphrase+"\n")
+				}
+				mustServe(t, o)
+			})
+		}
+	}
+}
+
+func TestSSH_passphraseProblemsNameTheFile(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := optionsFor(t, serveSSH(t, &sshServer{}), nil)
+	o.KeyFile = lock(t, writePEM(t, key), "correct horse")
+	mustFail(t, o, instance.ReasonAuthenticationFailed, o.KeyFile, "passphrase")
+	o.PassphraseFile = writeFile(t, "passphrase", "battery staple")
+	mustFail(t, o, instance.ReasonAuthenticationFailed, o.KeyFile, o.PassphraseFile)
+	o.PassphraseFile += "-absent"
+	mustFail(t, o, instance.ReasonCredentialsUnavailable, o.PassphraseFile)
+}
+
+// certify signs key as a certificate of the given type for the principal.
+func certify(t testing.TB, authority ssh.Signer, key ssh.PublicKey, kind uint32, principal string) *ssh.Certificate {
+	t.Helper()
+	cert := &ssh.Certificate{
+		Key: key, CertType: kind, ValidPrincipals: []string{principal},
+		ValidBefore: ssh.CertTimeInfinity, KeyId: "test",
+	}
+	if err := cert.SignCert(rand.Reader, authority); err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestSSH_userCertificate(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	authority := newSigner(t)
+	checker := &ssh.CertChecker{IsUserAuthority: func(key ssh.PublicKey) bool {
+		return bytes.Equal(key.Marshal(), authority.PublicKey().Marshal())
+	}}
+	s := serveSSH(t, &sshServer{accept: func(c ssh.ConnMetadata, key ssh.PublicKey) error {
+		_, err := checker.Authenticate(c, key)
+		return err
+	}})
+	o := optionsFor(t, s, f)
+	mustFail(t, o, instance.ReasonAuthenticationFailed)
+	pem, err := os.ReadFile(o.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := o.KeyFile + "-cert.pub"
+	write := func(public ssh.PublicKey) {
+		if err := os.WriteFile(file, ssh.MarshalAuthorizedKey(public), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(certify(t, authority, key.PublicKey(), ssh.UserCert, o.User))
+	mustServe(t, o)
+	write(certify(t, authority, newSigner(t).PublicKey(), ssh.UserCert, o.User))
+	mustFail(t, o, instance.ReasonAuthenticationFailed, file, "does not belong")
+	write(key.PublicKey())
+	mustFail(t, o, instance.ReasonAuthenticationFailed, file, "not a certificate")
+}
+
+func TestSSH_agent(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "agent")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { _ = agent.ServeAgent(ring, conn); _ = conn.Close() })
+		}
+	})
+	t.Cleanup(func() { _ = ln.Close(); work.Wait() })
+	s := serveSSH(t, &sshServer{accept: only(publicOf(t, key))})
+	o := optionsFor(t, s, f)
+	o.AgentSocket = socket
+	mustServe(t, o) // beside a key file that is refused
+	o.KeyFile = ""
+	mustServe(t, o)
+}
+
+func TestSSH_refusedKeyIsPermanent(t *testing.T) {
+	s := serveSSH(t, &sshServer{accept: func(ssh.ConnMetadata, ssh.PublicKey) error { return errors.New("no") }})
+	err := mustFail(t, optionsFor(t, s, nil), instance.ReasonAuthenticationFailed, "authorized_keys")
+	if !errors.Is(err, errAuthRefused) {
+		t.Errorf("got %v, want errAuthRefused", err)
+	}
+}
+
+// TestSSH_lossDuringAuthIsNoRefusal: a host that goes down while it looks at
+// the key has not refused it.
+func TestSSH_lossDuringAuthIsNoRefusal(t *testing.T) {
+	s := &sshServer{}
+	s.accept = func(ssh.ConnMetadata, ssh.PublicKey) error {
+		s.drop()
+		return errors.New("too late")
+	}
+	mustFail(t, optionsFor(t, serveSSH(t, s), nil), instance.ReasonUnreachable)
+}
+
+func TestSSH_jumpHost(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	target, jump := serveSSH(t, &sshServer{}), serveSSH(t, &sshServer{})
+	o := optionsFor(t, target, f)
+	o.Jump = &SSHEndpoint{Addr: jump.addr, User: "jumper", KeyFile: writeKey(t), KnownHostsFile: knownHosts(t, jump)}
+	mustServe(t, o)
+	eventually(t, "both hops are closed", func() bool { return target.open.Load() == 0 && jump.open.Load() == 0 })
+	if !slices.Contains(jump.users, "jumper") || !slices.Contains(target.users, "kvm2d") {
+		t.Errorf("users: jump %v, target %v", jump.users, target.users)
+	}
+	// Each hop's key is checked against its own file.
+	swapped := o
+	swapped.KnownHostsFile = o.Jump.KnownHostsFile
+	mustFail(t, swapped, instance.ReasonHostKeyRejected, target.addr)
+	swapped = o
+	swapped.Jump = &SSHEndpoint{Addr: jump.addr, User: "jumper", KeyFile: o.Jump.KeyFile, KnownHostsFile: o.KnownHostsFile}
+	mustFail(t, swapped, instance.ReasonHostKeyRejected, jump.addr)
+	// A jump host that does not let us on is no refusal of ours.
+	jump.refuseChannels.Store(true)
+	mustFail(t, o, instance.ReasonUnreachable, "from the jump host")
+	eventually(t, "both hops are closed", func() bool { return target.open.Load() == 0 && jump.open.Load() == 0 })
+}
+
+// silentProxy forwards TCP until it is told to keep everything to itself.
+type silentProxy struct {
+	addr   string
+	silent atomic.Bool
+}
+
+func serveProxy(t testing.TB, to string) *silentProxy {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &silentProxy{addr: ln.Addr().String()}
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	pass := func(dst, src net.Conn) {
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := src.Read(buf)
+			if err != nil {
+				_ = dst.Close()
+				return
+			}
+			if p.silent.Load() {
+				continue
+			}
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	work.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			mu.Lock()
+			conns = append(conns, near, far)
+			mu.Unlock()
+			work.Go(func() { pass(near, far) })
+			work.Go(func() { pass(far, near) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		work.Wait()
+	})
+	return p
+}
+
+func TestSSH_keepaliveFindsADeadPeer(t *testing.T) {
+	if worst := defaultKeepalive.every + defaultKeepalive.wait; worst > 45*time.Second {
+		t.Errorf("a dead peer is found within %v, want 45s", worst)
+	}
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	f.muteAfterOpen.Store(true)
+	s := serveSSH(t, &sshServer{})
+	p := serveProxy(t, s.addr)
+	o := optionsFor(t, s, f)
+	o.Addr = p.addr
+	o.KnownHostsFile = writeFile(t, "known_hosts", knownhosts.Line([]string{p.addr}, s.hostKeys[0].PublicKey()))
+	c, err := NewSSHConnector(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.alive = keepalive{every: 20 * time.Millisecond, wait: 500 * time.Millisecond}
+	conn, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A live peer is left alone, also while a call takes long.
+	blocked := make(chan error, 1)
+	go func() {
+		_, err := conn.ConnectGetHostname(t.Context())
+		blocked <- err
+	}()
+	select {
+	case <-conn.Done():
+		t.Fatal("a live peer was taken for dead")
+	case <-time.After(600 * time.Millisecond):
+	}
+	p.silent.Store(true)
+	select {
+	case err := <-blocked:
+		if Classify(err) != instance.ReasonUnreachable {
+			t.Errorf("got %v (%s), want Unreachable", err, Classify(err))
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call is still blocked")
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSSH_silentPeerCostsItsSessionOnly: a peer that stops answering ends its
+// calls at their limits and is dialed anew; another host feels nothing.
+func TestSSH_silentPeerCostsItsSessionOnly(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	s := serveSSH(t, &sshServer{})
+	c, err := NewSSHConnector(optionsFor(t, s, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sick := newTestLink(t, LinkOptions{Connector: c, Limits: Limits{Call: 300 * time.Millisecond}})
+	well := newTestLink(t, LinkOptions{Host: "h2", Connector: NewLocalConnector(LocalOptions{Socket: serveLibvirt(t, &fakeLibvirtd{}).socket})})
+	if _, err := sick.Backend().ConnectGetHostname(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.muteAfterOpen.Store(true)
+	_, err = sick.Backend().ConnectGetHostname(t.Context())
+	wantTimeout(t, err)
+	if _, err := well.Backend().ConnectGetHostname(t.Context()); err != nil {
+		t.Errorf("the other host: %v", err)
+	}
+	f.muteAfterOpen.Store(false)
+	if _, err := sick.Backend().ConnectGetHostname(t.Context()); err != nil {
+		t.Errorf("after it came back: %v", err)
+	}
+	eventually(t, "one SSH connection is left", func() bool { return s.open.Load() == 1 })
+}
+
+func TestSSH_libvirtdRestartIsHealedByTheNextCall(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	s := serveSSH(t, &sshServer{})
+	c, err := NewSSHConnector(optionsFor(t, s, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTestLink(t, LinkOptions{Connector: c})
+	for _, drop := range []func(){f.drop, s.drop, f.drop} {
+		if _, err := l.Backend().ConnectGetHostname(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.warm[laneFast].mu.Lock()
+		conn := l.warm[laneFast].session.conn
+		l.warm[laneFast].mu.Unlock()
+		drop()
+		<-conn.Done()
+	}
+	if _, err := l.Backend().ConnectGetHostname(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one SSH connection is left", func() bool { return s.open.Load() == 1 })
+}
+
+// TestSSH_keyMaterialNeverInErrorsOrLogs breaks the keys in every way there is
+// and searches all that comes out for any part of them.
+func TestSSH_keyMaterialNeverInErrorsOrLogs(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const passphrase = "sentinel-passphrase-5f1c"
+	good, err := os.ReadFile(writePEM(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := os.ReadFile(lock(t, writePEM(t, key), passphrase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := serveSSH(t, &sshServer{accept: func(ssh.ConnMetadata, ssh.PublicKey) error { return errors.New("no") }})
+	base := optionsFor(t, refusing, nil)
+	var variants []SSHOptions
+	add := func(key []byte, pass string, change func(*SSHOptions)) {
+		o := base
+		o.KeyFile = writeFile(t, "key", string(key))
+		if pass != "" {
+			o.PassphraseFile = writeFile(t, "passphrase", pass)
+		}
+		if change != nil {
+			change(&o)
+		}
+		variants = append(variants, o)
+	}
+	add(good, "", nil)
+	add(good[:len(good)/2], "", nil)
+	add(bytes.ReplaceAll(good, []byte("-----BEGIN"), []byte("---- BEGIN")), "", nil)
+	add(append([]byte("x"), good...), passphrase, nil)
+	add(locked, "", nil)
+	add(locked, passphrase, nil)
+	add(locked, passphrase+"-wrong", nil)
+	add(good, "", func(o *SSHOptions) { o.KnownHostsFile = o.KeyFile })
+	add(good, "", func(o *SSHOptions) {
+		if err := os.WriteFile(o.KeyFile+"-cert.pub", good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	secrets := []string{passphrase, string(key.Seed()), base64.StdEncoding.EncodeToString(key.Seed())}
+	for _, pem := range [][]byte{good, locked} {
+		for line := range strings.Lines(string(pem)) {
+			if line = strings.TrimSpace(line); len(line) > 16 && !strings.HasPrefix(line, "--") {
+				secrets = append(secrets, line, line[1:17])
+			}
+		}
+	}
+	for i, o := range variants {
+		c, err := NewSSHConnector(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := watch(t, instance.LevelDetail-8, c)
+		_, err = w.Backend().ConnectGetHostname(t.Context())
+		if err == nil {
+			t.Fatalf("variant %d connected", i)
+		}
+		out := w.everything(t) + err.Error()
+		if !strings.Contains(out, "libvirt dial") {
+			t.Errorf("variant %d left no line", i)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(out, secret) {
+				t.Errorf("variant %d: %q came out:\n%s", i, secret, out)
+			}
+		}
+	}
+}
+
+func TestSSH_fiftyReconnectsLeaveNothing(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	s := serveSSH(t, &sshServer{})
+	c, err := NewSSHConnector(optionsFor(t, s, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		conn, err := c.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "no SSH connection is left", func() bool { return s.open.Load() == 0 })
+}
+
+// TestSSH_uploadToAPeerThatStopsReading: the library holds its write lock
+// meanwhile, and nothing but the end of the SSH client frees it.
+func TestSSH_uploadToAPeerThatStopsReading(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	s := serveSSH(t, &sshServer{})
+	p := serveProxy(t, s.addr)
+	o := optionsFor(t, s, f)
+	o.Addr = p.addr
+	o.KnownHostsFile = writeFile(t, "known_hosts", knownhosts.Line([]string{p.addr}, s.hostKeys[0].PublicKey()))
+	c, err := NewSSHConnector(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, slog.LevelInfo, c)
+	w.limits.Stall = 300 * time.Millisecond
+	src := &pausingReader{pause: func() { p.silent.Store(true) }}
+	err = w.Backend().StorageVolUpload(context.WithoutCancel(t.Context()), libvirt.StorageVol{Name: "base"}, src, 0, 1<<30)
+	wantTimeout(t, err)
+}
+
+// pausingReader calls pause before its first byte and then never ends.
+type pausingReader struct {
+	once  sync.Once
+	pause func()
+}
+
+func (r *pausingReader) Read(p []byte) (int, error) {
+	r.once.Do(r.pause)
+	return len(p), nil
+}
