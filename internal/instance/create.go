@@ -45,29 +45,29 @@ func (s *Service) Create(ctx context.Context, spec Spec, patience time.Duration)
 	patient := time.NewTimer(max(patience, 0))
 	defer patient.Stop()
 	for {
-		c, started, err := s.joinOrStart(ctx, req)
+		c, as, err := s.joinOrStart(ctx, req)
 		if err != nil {
 			return Created{}, err
 		}
-		err = await(ctx, c, started, patient.C)
+		err = await(ctx, c, as, patient.C)
 		switch {
 		case err != nil:
 			return Created{}, err
-		case c.uid != spec.UID:
+		case as == queued:
 			continue
 		case c.err != nil:
 			return Created{}, c.err
 		}
 		created := c.result
-		created.Made = created.Made && started
+		created.Made = created.Made && as == started
 		return created, nil
 	}
 }
 
 // await waits for c on the caller's own terms and hands over what its trail
 // tells by then.
-func await(ctx context.Context, c *creation, started bool, patient <-chan time.Time) error {
-	if !started && c.span.IsValid() {
+func await(ctx context.Context, c *creation, as role, patient <-chan time.Time) error {
+	if as != started && c.span.IsValid() {
 		trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: c.span})
 	}
 	defer c.leave()

@@ -151,9 +151,23 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 	return Errorf(ReasonCreateCancelled, "a delete of that name came meanwhile")
 }
 
-// disksThere looks for m's disks in the pool. A guest that was found running has
-// read its seed; any other needs it to boot.
+// disksThere looks for m's disks in the pool. Before a machine that is not this
+// work's own is given up for their absence, the host looks at its pool anew: it
+// knows no file that came there behind its back.
 func (r *createRun) disksThere(ctx context.Context, m Machine) (bool, error) {
+	there, err := r.lookForDisks(ctx, m)
+	if there || err != nil || m.UUID == r.defined {
+		return there, err
+	}
+	if _, err := r.req.host.CheckSpace(ctx, 0); err != nil {
+		return false, err
+	}
+	return r.lookForDisks(ctx, m)
+}
+
+// lookForDisks looks for overlay and seed side by side. A guest that was found
+// running has read its seed; any other needs it to boot.
+func (r *createRun) lookForDisks(ctx context.Context, m Machine) (bool, error) {
 	names := namesOf(r.owner, m.Name, m.UUID)
 	var overlay, seed bool
 	looks := []func(context.Context) error{func(ctx context.Context) (err error) {
@@ -204,8 +218,13 @@ func (r *createRun) tidy(ctx context.Context, m Machine) error {
 	return nil
 }
 
-// eraseAndAgain removes what cannot be continued; the create starts over.
+// eraseAndAgain removes what cannot be continued; the create starts over, so it
+// must be one that the host would take.
 func (r *createRun) eraseAndAgain(ctx context.Context, m Machine, why string) error {
+	if r.req.host.InMaintenance() {
+		// What is removed could not be made anew.
+		return inMaintenance()
+	}
 	r.step("remove what an earlier delete or create left")
 	if err := r.erase(ctx, r.req.host, m); err != nil {
 		return err

@@ -61,7 +61,7 @@ func (r *createRun) round(ctx context.Context) (Created, error) {
 		return created, err
 	}
 	if r.req.host.InMaintenance() {
-		return Created{}, Errorf(ReasonHostInMaintenance, "the host is in maintenance and takes no new instances")
+		return Created{}, inMaintenance()
 	}
 	p, err := r.prepare(ctx)
 	if err != nil {
@@ -170,6 +170,10 @@ func (r *createRun) build(ctx context.Context, p *prepared) (Created, error) {
 		return Created{}, err
 	}
 	return r.readBack(ctx, m, func(ctx context.Context) (Machine, error) { return r.req.host.Read(ctx, m) })
+}
+
+func inMaintenance() *Error {
+	return Errorf(ReasonHostInMaintenance, "the host is in maintenance and takes no new instances")
 }
 
 // step notes on the trail what is being done.

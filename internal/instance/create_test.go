@@ -3,6 +3,7 @@ package instance_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
@@ -519,6 +523,111 @@ func TestCreate_sequentialCalls(t *testing.T) {
 		// the start is not counted, a listing is beside it.
 		if got := time.Since(began) / time.Millisecond; got > 7 {
 			t.Errorf("got %d calls one after the other, want at most 7", got)
+		}
+	})
+}
+
+// TestCreate_maintenanceRemovesNothing: what could not be made anew is kept.
+func TestCreate_maintenanceRemovesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	m.Power = instance.PowerOff
+	delete(w.host().volumes, m.Overlay)
+	w.host().maintenance = true
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonHostInMaintenance, "alpha", "vm")
+	if domains, _ := w.host().snapshot(t); len(domains) != 1 {
+		t.Error("the machine was removed")
+	}
+}
+
+// TestCreate_diskThatWasNotListed: a host that had not looked at its pool does
+// not cost the machine.
+func TestCreate_diskThatWasNotListed(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	uuid, overlay := m.UUID, w.host().volumes[m.Overlay]
+	delete(w.host().volumes, m.Overlay)
+	w.setHook(func(_ context.Context, call string) (before, after error) {
+		if call == "CheckSpace" {
+			w.host().mu.Lock()
+			w.host().volumes[m.Overlay] = overlay
+			w.host().mu.Unlock()
+		}
+		return nil, nil
+	})
+	w.mustCreate(t, spec("vm"))
+	if got := wantOneVM(t, w.host().room, "vm"); got.UUID != uuid {
+		t.Error("the machine was made anew")
+	}
+}
+
+// TestCreate_afterADeleteWaitsForTheCancelledWork: a create that comes after
+// the Delete is not answered with what the Delete did to an earlier one.
+func TestCreate_afterADeleteWaitsForTheCancelledWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setHook(slow("CreateVolume", 10*time.Second))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := w.Create(t.Context(), spec("vm"), time.Hour)
+			wantReason(t, err, instance.ReasonCreateCancelled, "alpha", "vm")
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if err := w.Delete(t.Context(), vmID, ""); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if got := w.mustCreate(t, spec("vm")); !got.Made {
+			t.Error("the create did not make it itself")
+		}
+		wg.Wait()
+		wantOneVM(t, w.host().room, "vm")
+	})
+}
+
+// TestCreate_waitersLinkToTheWork: the work's calls are under the span of the
+// request that started it, and who joins gets a link (S3).
+func TestCreate_waitersLinkToTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+		w := newWorld(t)
+		var mu sync.Mutex
+		seen := map[trace.SpanID]bool{}
+		w.setHook(func(ctx context.Context, _ string) (before, after error) {
+			mu.Lock()
+			seen[trace.SpanContextFromContext(ctx).SpanID()] = true
+			mu.Unlock()
+			<-time.After(time.Second)
+			return nil, nil
+		})
+		first, firstSpan := tracer.Start(t.Context(), "first")
+		second, secondSpan := tracer.Start(t.Context(), "second")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := w.Create(first, spec("vm"), time.Hour); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if _, err := w.Create(second, spec("vm"), time.Hour); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		secondSpan.End()
+		firstSpan.End()
+		if want := (map[trace.SpanID]bool{firstSpan.SpanContext().SpanID(): true}); !maps.Equal(seen, want) {
+			t.Errorf("got calls under spans %v, want the first request's alone", seen)
+		}
+		for _, s := range recorder.Ended() {
+			if want := map[string]int{"first": 0, "second": 1}[s.Name()]; len(s.Links()) != want {
+				t.Errorf("span %s has %d links, want %d", s.Name(), len(s.Links()), want)
+			}
 		}
 	})
 }

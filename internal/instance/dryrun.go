@@ -22,7 +22,7 @@ func (s *Service) plan(ctx context.Context, req request) (Plan, error) {
 		return Plan{}, err
 	}
 	if !exists && req.host.InMaintenance() {
-		return Plan{}, Errorf(ReasonHostInMaintenance, "the host is in maintenance and takes no new instances")
+		return Plan{}, inMaintenance()
 	}
 	TrailFrom(ctx).Step("check host, image and room")
 	var image ImagePlan

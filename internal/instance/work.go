@@ -25,30 +25,40 @@ type creation struct {
 
 	mu        sync.Mutex
 	committed bool
+	revoked   bool
 	waiters   int
 }
 
+// role is what a caller has to do with the work it waits for.
+type role int
+
+const (
+	// started: the work is this caller's own.
+	started role = iota
+	// joined: another caller's work will do for this one too.
+	joined
+	// queued: the work is of another uid, or a Delete has cancelled it: this
+	// caller waits for its end and asks again.
+	queued
+)
+
 // joinOrStart returns the work under way for the request's name, or new work.
-// started tells which. Work of another uid is returned too: the caller waits
-// for its end and asks again.
-func (s *Service) joinOrStart(ctx context.Context, req request) (c *creation, started bool, err error) {
+func (s *Service) joinOrStart(ctx context.Context, req request) (*creation, role, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, shuttingDown("create instance", req.id)
+		return nil, started, shuttingDown("create instance", req.id)
 	}
 	if c, ok := s.creates[req.id]; ok {
-		c.arrive()
-		return c, false, nil
+		return c, c.arrive(req.spec.UID), nil
 	}
 	if s.perHost[req.id.Host] >= queueFactor*s.slots.perHost {
-		return nil, false, &Error{
+		return nil, started, &Error{
 			Reason: ReasonHostBusy, Op: "create instance", Instance: req.id.Name, Host: req.id.Host,
 			Detail: "too many creates are under way on this host", RetryAfter: busyRetryAfter,
 		}
 	}
-	c = s.start(ctx, req)
-	return c, true, nil
+	return s.start(ctx, req), started, nil
 }
 
 // start runs the work of req. The caller holds s.mu. The work keeps ctx's
@@ -159,6 +169,7 @@ func (c *creation) revoke() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.committed {
+		c.revoked = true
 		c.cancel(&Error{
 			Reason: ReasonCreateCancelled, Op: "create instance", Instance: c.id.Name, Host: c.id.Host,
 			Detail: "a delete of that name came before anything was defined",
@@ -166,10 +177,15 @@ func (c *creation) revoke() {
 	}
 }
 
-func (c *creation) arrive() {
+// arrive counts one more waiter and tells what the work is to one with that uid.
+func (c *creation) arrive(uid string) role {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiters++
+	if uid != c.uid || c.revoked {
+		return queued
+	}
+	return joined
 }
 
 func (c *creation) leave() {
