@@ -175,11 +175,9 @@ func (h *Host) startable(d *domain) ([]heldFile, error) {
 			return nil, fail(libvirt.ErrSystemError, "Cannot get interface MTU on '%s': No such device", n.bridge)
 		}
 	}
-	for _, mine := range held {
-		if h.locked(mine) {
-			return nil, fail(libvirt.ErrInternalError,
-				"internal error: qemu unexpectedly closed the monitor: Failed to get \"write\" lock\nIs another process using the image?")
-		}
+	if slices.ContainsFunc(held, h.locked) {
+		return nil, fail(libvirt.ErrInternalError,
+			"internal error: qemu unexpectedly closed the monitor: Failed to get \"write\" lock\nIs another process using the image?")
 	}
 	return held, nil
 }

@@ -30,11 +30,9 @@ func newRig(t *testing.T, o sim.Options) *rig {
 	t.Helper()
 	h := sim.NewHost(o)
 	r := &rig{t: t, host: h, conn: connect(t, h)}
-	if name := o.Pool; name == "" {
-		pool, err := r.conn.StoragePoolLookupByName(t.Context(), "default")
-		r.must(err)
-		r.pool = pool
-	}
+	pool, err := r.conn.StoragePoolLookupByName(t.Context(), "default")
+	r.must(err)
+	r.pool = pool
 	return r
 }
 
@@ -239,10 +237,11 @@ func TestHost_sameNameHasSameIdentity(t *testing.T) {
 		}
 		return doc
 	}
-	if capabilities("x") != capabilities("x") {
+	first, again := capabilities("x"), capabilities("x")
+	if first != again {
 		t.Error("the same name gave two host UUIDs")
 	}
-	if capabilities("x") == capabilities("y") {
+	if first == capabilities("y") {
 		t.Error("two names gave one host UUID")
 	}
 }

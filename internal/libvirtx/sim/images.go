@@ -74,7 +74,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func (m *image) etag() string { return fmt.Sprintf("\"%016x-%x-%x\"", m.seed, m.size, sha256.Sum256(m.head)) }
+func (m *image) etag() string {
+	return fmt.Sprintf("\"%016x-%x-%x\"", m.seed, m.size, sha256.Sum256(m.head))
+}
 
 // SHA256 is the checksum in hex of the image that a URL path gets; "" when it gets none.
 func (s Images) SHA256(urlPath string) string {
