@@ -1,0 +1,192 @@
+package instance_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+func TestCreate_repeatReturnsSameIDAndCreatesNothing(t *testing.T) {
+	w := newWorld(t)
+	first := w.mustCreate(t, spec("vm"))
+	before, volumes := w.host().snapshot(t)
+
+	repeat := spec("vm")
+	repeat.Image, repeat.Size, repeat.Tags = "tiny", "asimage", nil
+	w.host().maintenance = true
+	again := w.mustCreate(t, repeat)
+	if again.Made || again.Instance.ID != first.Instance.ID {
+		t.Errorf("got %+v, want the first instance, not made anew", again)
+	}
+	if diff := cmp.Diff(first.Instance.Tags, again.Instance.Tags); diff != "" || again.Instance.Image != "debian" {
+		t.Errorf("the repeat changed the instance: %+v", again.Instance)
+	}
+	after, volumesAfter := w.host().snapshot(t)
+	if diff := cmp.Diff(before["vm"].UUID, after["vm"].UUID); diff != "" || !slices.Equal(volumes, volumesAfter) {
+		t.Errorf("the repeat changed the host: %v %v", after, volumesAfter)
+	}
+	if got := w.images.downloads.Load(); got != 1 {
+		t.Errorf("got %d downloads, want 1", got)
+	}
+}
+
+// markOf changes the mark of the machine in the room.
+func (r *room) markOf(name string, change func(*instance.Mark)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mark := *r.domains[name].Mark
+	change(&mark)
+	r.domains[name].Mark = &mark
+}
+
+func TestCreate_adoptionWithForeignUIDIsPermanent(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		written, asking string
+		want            instance.Reason
+	}{
+		{"same", "uid-1", "uid-1", ""},
+		{"other", "uid-2", "uid-1", instance.ReasonUIDMismatch},
+		{"asking without", "uid-2", "", instance.ReasonUIDMismatch},
+		{"written without", "", "uid-1", ""},
+		{"both without", "", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.mustCreate(t, spec("vm"))
+			w.host().markOf("vm", func(m *instance.Mark) { m.UID = tt.written })
+			s := spec("vm")
+			s.UID = tt.asking
+			got, err := w.Create(t.Context(), s, patience)
+			if tt.want != "" {
+				wantReason(t, err, tt.want, "alpha", "vm")
+				if !errors.Is(err, instance.Permanent) {
+					t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+				}
+				if domains, _ := w.host().snapshot(t); domains["vm"].Mark.UID != tt.written {
+					t.Errorf("got uid %q written, want %q left alone", domains["vm"].Mark.UID, tt.written)
+				}
+				return
+			}
+			if err != nil || got.Instance.UID != tt.asking {
+				t.Errorf("Create = %+v, %v, want uid %q", got.Instance, err, tt.asking)
+			}
+		})
+	}
+}
+
+func TestCreate_foreignDomainIsNameTaken(t *testing.T) {
+	for name, mark := range map[string]*instance.Mark{"unmarked": nil, "another owner's": {Owner: "other", UID: "uid-1"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			foreign := &instance.Machine{Name: "vm", UUID: "11111111-0000-4000-8000-000000000000", Mark: mark, Persistent: true}
+			w.host().domains["vm"] = foreign
+			before := *foreign
+			_, err := w.Create(t.Context(), spec("vm"), patience)
+			wantReason(t, err, instance.ReasonNameTaken, "alpha", "vm")
+			wantReason(t, w.Delete(t.Context(), "hosts/alpha/domains/vm", ""), instance.ReasonNameTaken, "alpha", "vm")
+			_, err = w.Get(t.Context(), "hosts/alpha/domains/vm")
+			wantReason(t, err, instance.ReasonInstanceNotFound, "alpha", "vm")
+			if diff := cmp.Diff(before, *foreign); diff != "" {
+				t.Errorf("the foreign domain was touched (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCreate_pausedIsNotResumed(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	w.host().domains["vm"].Power = instance.PowerPaused
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonDomainPaused, "alpha", "vm")
+	if domains, _ := w.host().snapshot(t); domains["vm"].Power != instance.PowerPaused {
+		t.Errorf("got power %v, want it left paused", domains["vm"].Power)
+	}
+}
+
+// TestCreate_unfinishedDeleteIsFinishedFirst: whoever's it was, and with a new
+// incarnation in its place.
+func TestCreate_unfinishedDeleteIsFinishedFirst(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	old := w.host().domains["vm"].UUID
+	w.host().markOf("vm", func(m *instance.Mark) { m.Deleting, m.UID = true, "uid-0" })
+	got := w.mustCreate(t, spec("vm"))
+	if m := wantOneVM(t, w.host().room, "vm"); m.UUID == old || !got.Made {
+		t.Errorf("got UUID %s, made %v, want a new incarnation", m.UUID, got.Made)
+	}
+}
+
+// TestCreate_otherDaemonDefinesFirst: libvirt decides (I5); the loser goes on
+// with the winner's domain and takes its own volumes back.
+func TestCreate_otherDaemonDefinesFirst(t *testing.T) {
+	for _, uid := range []string{"uid-1", "uid-2"} {
+		t.Run(uid, func(t *testing.T) {
+			r := newRoom()
+			loser, winner := newWorld(t, r), newWorld(t, r)
+			first := true
+			loser.setHook(func(ctx context.Context, call string) (before, after error) {
+				if call == "Define" && first {
+					first = false
+					s := spec("vm")
+					s.UID = uid
+					if _, err := winner.Create(ctx, s, patience); err != nil {
+						t.Error(err)
+					}
+				}
+				return nil, nil
+			})
+			got, err := loser.Create(t.Context(), spec("vm"), patience)
+			if uid == "uid-1" && (err != nil || got.Made) {
+				t.Errorf("Create = %+v, %v, want the winner's instance", got, err)
+			}
+			if uid != "uid-1" {
+				wantReason(t, err, instance.ReasonUIDMismatch, "alpha", "vm")
+			}
+			wantOneVM(t, r, "vm")
+		})
+	}
+}
+
+// TestCreate_maintenanceRemovesNothing: what could not be made anew is kept.
+func TestCreate_maintenanceRemovesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	m.Power = instance.PowerOff
+	delete(w.host().volumes, m.Overlay)
+	w.host().maintenance = true
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonHostInMaintenance, "alpha", "vm")
+	if domains, _ := w.host().snapshot(t); len(domains) != 1 {
+		t.Error("the machine was removed")
+	}
+}
+
+// TestCreate_diskThatWasNotListed: a host that had not looked at its pool does
+// not cost the machine.
+func TestCreate_diskThatWasNotListed(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	uuid, overlay := m.UUID, w.host().volumes[m.Overlay]
+	delete(w.host().volumes, m.Overlay)
+	w.setHook(func(_ context.Context, call string) (before, after error) {
+		if call == "CheckSpace" {
+			w.host().mu.Lock()
+			w.host().volumes[m.Overlay] = overlay
+			w.host().mu.Unlock()
+		}
+		return nil, nil
+	})
+	w.mustCreate(t, spec("vm"))
+	if got := wantOneVM(t, w.host().room, "vm"); got.UUID != uuid {
+		t.Error("the machine was made anew")
+	}
+}
