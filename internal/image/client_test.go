@@ -163,7 +163,7 @@ func TestEnsureImage_credentialsAreNeverShown(t *testing.T) {
 			}
 			for _, span := range k.spans.Ended() {
 				for _, a := range span.Attributes() {
-					out.WriteString(a.Value.Emit())
+					out.WriteString(a.Value.String())
 				}
 				out.WriteString(span.Status().Description)
 			}
