@@ -183,9 +183,15 @@ func (a *app) startService(hosts *libvirtx.Hosts) (*instance.Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the image cache: %w", err)
 	}
-	a.life.onStop("image cache", cache.Close)
+	a.life.onStop("image cache", hurried(cache.Close))
+	unconfigured := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kvm2d_unconfigured_host_deletes_total",
+		Help: "Deletes of instances on hosts that are not configured: they succeed and remove nothing.",
+	})
+	a.registry.MustRegister(unconfigured)
 	service, err := instance.New(instance.Options{
-		Hosts: hosts, Images: cache, Catalog: catalogOf(a.Config.KVM2), Owner: a.Config.KVM2.Owner,
+		UnconfiguredDelete: unconfigured.Inc,
+		Hosts:              hosts, Images: cache, Catalog: catalogOf(a.Config.KVM2), Owner: a.Config.KVM2.Owner,
 		CreateWait: a.Config.Limits.CreateWait, CreatesPerHost: a.Config.Limits.CreatesPerHost, Log: a.Log,
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func checkHosts(ctx context.Context, cfg *config.Config, world backends, out io.
 		if !entry.Ready || also != nil {
 			notReady++
 		}
-		printHost(out, entry, also)
+		printHost(out, entry, also, adviceFor(cfg, entry.Host))
 	}
 	if notReady > 0 {
 		return &outcome{code: exitNotReady, err: fmt.Errorf("%d of %d hosts are not ready", notReady, len(cfg.KVM2.Hosts))}
@@ -107,19 +107,16 @@ func preflight(ctx context.Context, host instance.Host, cfg *config.Config) erro
 }
 
 // printHost prints one host's paragraph; also is what the preflight found.
-func printHost(out io.Writer, h instance.HostHealth, also error) {
+func printHost(out io.Writer, h instance.HostHealth, also error, what func(instance.Reason) string) {
 	reason, message := h.Reason, h.Message
 	if also != nil {
 		reason, message = instance.ReasonOf(also), also.Error()
 	}
-	switch {
-	case h.Ready && also == nil:
+	if h.Ready && also == nil {
 		fmt.Fprintf(out, "%s: ready (%v)\n", h.Host, h.Latency.Round(time.Millisecond))
-	default:
+	} else {
 		fmt.Fprintf(out, "%s: not ready: %s: %s\n", h.Host, reason, message)
-		if what, ok := advice[reason]; ok {
-			fmt.Fprintf(out, "  what to do: %s\n", what)
-		}
+		fmt.Fprintf(out, "  what to do: %s\n", what(reason))
 	}
 	for _, line := range known(h.Details) {
 		fmt.Fprintf(out, "  %s\n", line)

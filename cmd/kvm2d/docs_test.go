@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,26 @@ func TestProblemsDocument_hasEveryReason(t *testing.T) {
 	}
 	if n := len(kinds.FindAll(text, -1)); n != len(instance.Reasons()) {
 		t.Errorf("got %d reasons with their kind, want %d", n, len(instance.Reasons()))
+	}
+}
+
+// TestDependenciesDocument_hasEveryDirectOne keeps the page in step with go.mod.
+func TestDependenciesDocument_hasEveryDirectOne(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllSubmatch(mod, -1) {
+		name := string(m[1])
+		// The modules of one project may share a line: `go.opentelemetry.io/otel`, `…/sdk`.
+		short := strings.Replace(name, "go.opentelemetry.io/otel/", "…/", 1)
+		if !strings.Contains(string(page), "`"+name) && !strings.Contains(string(page), "`"+short+"`") {
+			t.Errorf("%s has no line", name)
+		}
 	}
 }
 

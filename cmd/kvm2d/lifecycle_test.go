@@ -46,7 +46,7 @@ func TestLifecycle_oneGraceForAllThenHurry(t *testing.T) {
 			ended = append(ended, time.Since(began))
 			return nil
 		}
-		l.onStop("a", wait)
+		l.onStop("a", hurried(wait))
 		l.onStop("b", wait)
 		if err := l.stop(t.Context(), 5*time.Second); err != nil {
 			t.Error(err)

@@ -23,7 +23,6 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){
 		"kvm2d": main,
-		"fetch": fetch,
 	})
 }
 
@@ -53,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"serve":   cmdServe,
 			"stopped": cmdStopped,
 			"exits":   cmdExits,
+			"fetch":   cmdFetch,
 		},
 		RequireExplicitExec: true,
 	})
@@ -183,11 +183,10 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// fetch is a small curl for scripts: fetch [METHOD] URL [BODY]. It prints the
+// cmdFetch is a small curl for scripts: fetch [METHOD] URL [BODY]. It prints the
 // status and the body, and fails only when there is no answer. $TOKEN is its
 // bearer token.
-func fetch() {
-	args := os.Args[1:]
+func cmdFetch(ts *testscript.TestScript, _ bool, args []string) {
 	method, body := http.MethodGet, ""
 	if !strings.Contains(args[0], "://") {
 		method, args = args[0], args[1:]
@@ -198,21 +197,18 @@ func fetch() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, args[0], strings.NewReader(body))
-	if err == nil && body != "" {
+	ts.Check(err)
+	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if token := os.Getenv("TOKEN"); err == nil && token != "" {
+	if token := ts.Getenv("TOKEN"); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	var res *http.Response
-	if err == nil {
-		res, err = http.DefaultClient.Do(req)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Println(res.Status)
-	_, _ = io.Copy(os.Stdout, res.Body)
-	_ = res.Body.Close()
+	transport := &http.Transport{DisableKeepAlives: true}
+	res, err := transport.RoundTrip(req)
+	ts.Check(err)
+	defer func() { _ = res.Body.Close() }()
+	fmt.Fprintln(ts.Stdout(), res.Status)
+	_, err = io.Copy(ts.Stdout(), res.Body)
+	ts.Check(err)
 }

@@ -96,9 +96,7 @@ func drain(ctx context.Context, server *http.Server, cut context.CancelCauseFunc
 		return nil
 	}
 	cut(instance.Errorf(instance.ReasonShuttingDown, "the service is shutting down"))
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurry)
-	defer cancel()
-	if err := server.Shutdown(short); err != nil {
+	if err := hurried(server.Shutdown)(ctx); err != nil {
 		return errors.Join(fmt.Errorf("requests do not end: %w", err), server.Close())
 	}
 	return errors.New("requests were cut short")

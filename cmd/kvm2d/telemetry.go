@@ -52,7 +52,7 @@ func startTelemetry(ctx context.Context, life *lifecycle, b build) (telemetry, e
 		return telemetry{}, fmt.Errorf("set up the export of traces: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	life.onStop("traces", provider.Shutdown)
+	life.onStop("traces", hurried(provider.Shutdown))
 	t.Provider = provider
 	life.log.Info("exporting traces", slog.String("endpoint_from", "OTEL_EXPORTER_OTLP_ENDPOINT"))
 	return t, nil
