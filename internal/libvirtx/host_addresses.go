@@ -11,14 +11,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
-// listAddressWait bounds how long a whole list waits for addresses, agents that hang included.
-const listAddressWait = 3 * time.Second
+// addressWait bounds how long a read of one machine or a whole list waits for
+// addresses, whoever is asked. The link's own limit for agents lies below.
+const addressWait = 3 * time.Second
 
 // listAddresses fills in the addresses of those that run. Leases come once per
 // network, agents and neighbours once per domain, all side by side; what fails
 // or comes too late is no answer.
 func (h *Host) listAddresses(ctx context.Context, domains []*listed) {
-	ctx, cancel := context.WithTimeout(ctx, listAddressWait)
+	ctx, cancel := context.WithTimeout(ctx, addressWait)
 	defer cancel()
 	var wg sync.WaitGroup
 	leases := h.startLeases(ctx, &wg, domains)

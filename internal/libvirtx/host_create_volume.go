@@ -3,6 +3,7 @@ package libvirtx
 import (
 	"context"
 	"fmt"
+	"path"
 
 	libvirt "github.com/digitalocean/go-libvirt"
 
@@ -35,14 +36,23 @@ func (h *Host) CreateVolume(ctx context.Context, v instance.NewVolume) (instance
 	if err := whileBusy(ctx, create, full); err != nil {
 		return instance.Volume{}, h.failVolume(ctx, op, v.Name, h.whyNotCreated(ctx, v.Name, err, full))
 	}
-	path, err := h.be.StorageVolGetPath(ctx, made)
+	file, err := h.pathOf(ctx, made)
 	if err != nil {
 		return instance.Volume{}, h.failVolume(ctx, op, v.Name, err)
 	}
 	return instance.Volume{
-		Name: v.Name, Path: path, Format: v.Format,
+		Name: v.Name, Path: file, Format: v.Format,
 		CapacityBytes: v.CapacityBytes, BackingPath: v.BackingPath,
 	}, nil
+}
+
+// pathOf resolves a volume that was just made. In a pool of files its key is
+// its path, which saves asking; elsewhere libvirt is asked.
+func (h *Host) pathOf(ctx context.Context, v libvirt.StorageVol) (string, error) {
+	if path.IsAbs(v.Key) && path.Base(v.Key) == v.Name {
+		return v.Key, nil
+	}
+	return h.be.StorageVolGetPath(ctx, v)
 }
 
 // whyNotCreated looks behind the numbers that mean several things. 55 is a

@@ -11,7 +11,13 @@ import (
 )
 
 // stoppedID is the ID that libvirt gives to a domain that does not run.
-const stoppedID = -1
+// unknownID stands in for that of a domain which may run: libvirt goes by the UUID.
+const (
+	stoppedID = -1
+	unknownID = 0
+)
+
+const opRead = "read domain"
 
 // Find reads the machine of that name, ours or not, in two round trips: its
 // handle, then all the rest side by side. Absent: InstanceNotFound.
@@ -26,23 +32,35 @@ func (h *Host) FindWithAddresses(ctx context.Context, name string) (instance.Mac
 }
 
 func (h *Host) find(ctx context.Context, name string, addresses bool) (instance.Machine, error) {
-	const op = "read domain"
 	dom, err := h.be.DomainLookupByName(ctx, name)
 	if err != nil {
-		return instance.Machine{}, h.fail(op, name, err)
+		return instance.Machine{}, h.fail(opRead, name, err)
 	}
-	m, view, answers, err := h.readDomain(ctx, dom, addresses && dom.ID != stoppedID)
+	m, err := h.readDomain(ctx, dom, addresses && dom.ID != stoppedID)
 	if err != nil {
-		return instance.Machine{}, h.fail(op, name, err)
+		return instance.Machine{}, h.fail(opRead, name, err)
 	}
-	if m.Power == instance.PowerOn {
-		m.Addresses = answers.ofCards(view.MACs)
+	return m, nil
+}
+
+// Read reads m again by its UUID, in one round trip: the name is not looked
+// up. Gone: InstanceNotFound.
+func (h *Host) Read(ctx context.Context, m instance.Machine) (instance.Machine, error) {
+	dom, err := domainOf(m)
+	if err != nil {
+		return instance.Machine{}, h.fail(opRead, m.Name, err)
+	}
+	// Whether it runs is not known yet, so whether it is persistent must be asked.
+	dom.ID = unknownID
+	m, err = h.readDomain(ctx, dom, false)
+	if err != nil {
+		return instance.Machine{}, h.fail(opRead, dom.Name, err)
 	}
 	return m, nil
 }
 
 // readDomain reads all that Machine holds, side by side.
-func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses bool) (instance.Machine, domainView, addressAnswers, error) {
+func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses bool) (instance.Machine, error) {
 	var (
 		doc           string
 		state, reason int32
@@ -66,10 +84,12 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 		})
 	}
 	if addresses {
-		h.askAddresses(gctx, g, dom, &answers)
+		actx, cancel := context.WithTimeout(gctx, addressWait)
+		defer cancel()
+		h.askAddresses(actx, g, dom, &answers)
 	}
 	if err := g.Wait(); err != nil {
-		return instance.Machine{}, domainView{}, addressAnswers{}, err
+		return instance.Machine{}, err
 	}
 	view, err := parseDomain(doc)
 	if err != nil {
@@ -78,7 +98,10 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 	}
 	m := machineOf(dom, view, persistent)
 	m.Power, m.PowerReason = mapState(state, reason)
-	return m, view, answers, nil
+	if m.Power == instance.PowerOn {
+		m.Addresses = answers.ofCards(view.MACs)
+	}
+	return m, nil
 }
 
 // machineOf is the machine without its power and addresses.

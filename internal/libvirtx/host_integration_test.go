@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path"
@@ -32,8 +33,12 @@ func env(t *testing.T, name string) string {
 
 func realHost(t *testing.T, change func(*libvirtx.HostOptions)) *libvirtx.Host {
 	t.Helper()
+	addr := env(t, "HOST")
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		addr = net.JoinHostPort(addr, "22")
+	}
 	connector, err := libvirtx.NewSSHConnector(libvirtx.SSHOptions{SSHEndpoint: libvirtx.SSHEndpoint{
-		Addr: env(t, "HOST"), User: env(t, "USER"), KeyFile: env(t, "SSH_KEY"), KnownHostsFile: env(t, "KNOWN_HOSTS"),
+		Addr: addr, User: env(t, "USER"), KeyFile: env(t, "SSH_KEY"), KnownHostsFile: env(t, "KNOWN_HOSTS"),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +50,7 @@ func realHost(t *testing.T, change func(*libvirtx.HostOptions)) *libvirtx.Host {
 	t.Cleanup(func() { _ = link.Close() })
 	o := libvirtx.HostOptions{
 		Name: "real", Link: link, Owner: "hosttest", Pool: "default", Bridge: env(t, "BRIDGE"),
-		DomainType: "qemu", User: env(t, "USER"),
+		DomainType: os.Getenv("KVM2_TEST_DOMAIN_TYPE"), User: env(t, "USER"),
 	}
 	if pool := os.Getenv("KVM2_TEST_POOL"); pool != "" {
 		o.Pool = pool
@@ -246,7 +251,8 @@ func stopAndForget(t *testing.T, h *libvirtx.Host, m instance.Machine, console s
 
 func TestKVM2Host_volumes(t *testing.T) {
 	ctx := t.Context()
-	h := realHost(t, func(o *libvirtx.HostOptions) { o.Pool = "small" })
+	small := env(t, "SMALL_POOL")
+	h := realHost(t, func(o *libvirtx.HostOptions) { o.Pool = small })
 	t.Cleanup(func() { sweep(t, h) })
 	const name = "kvm2.hosttest.v.12345678.root.qcow2"
 	if _, err := h.Volume(ctx, name); !errors.Is(err, instance.ErrNoVolume) || errors.Is(err, instance.NotFound) {

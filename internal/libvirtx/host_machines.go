@@ -157,6 +157,20 @@ func (h *Host) SetMark(ctx context.Context, m instance.Machine, mark instance.Ma
 	return nil
 }
 
+// SetAutostart says whether m comes back after its host rebooted. Gone:
+// InstanceNotFound.
+func (h *Host) SetAutostart(ctx context.Context, m instance.Machine, on bool) error {
+	const op = "set autostart of domain"
+	dom, err := domainOf(m)
+	if err != nil {
+		return h.fail(op, m.Name, err)
+	}
+	if err := h.be.DomainSetAutostart(ctx, dom, on); err != nil {
+		return h.fail(op, m.Name, err)
+	}
+	return nil
+}
+
 // undefineFlags are tried in order, each for a libvirt that does not know the one before.
 var undefineFlags = []libvirt.DomainUndefineFlagsValues{
 	libvirt.DomainUndefineNvram | libvirt.DomainUndefineManagedSave |

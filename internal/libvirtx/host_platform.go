@@ -70,8 +70,7 @@ func (h *Host) readPlatform(ctx context.Context, be Backend) (platform, error) {
 	machine := machineFor(caps.Arch)
 	doc, err = be.ConnectGetDomainCapabilities(ctx, h.opts.Emulator, caps.Arch, machine, domainType)
 	if err != nil {
-		if answered(err, libvirt.ErrInvalidArg, libvirt.ErrConfigUnsupported,
-			libvirt.ErrSystemError, libvirt.ErrInternalError, libvirt.ErrNoSupport) {
+		if h.cannotRun(err) {
 			err = &verdict{
 				reason: instance.ReasonMisconfigured,
 				err:    fmt.Errorf("no domains of type %s%s: %w", domainType, h.emulatorWords(), err),
@@ -84,6 +83,16 @@ func (h *Host) readPlatform(ctx context.Context, be Backend) (platform, error) {
 		return platform{HostUUID: caps.HostUUID}, &verdict{reason: instance.ReasonMisconfigured, err: err}
 	}
 	return p, nil
+}
+
+// cannotRun tells whether libvirt's answer is the configuration's fault. An
+// emulator that is not there comes as a system error, which without one
+// configured has other causes.
+func (h *Host) cannotRun(err error) bool {
+	if answered(err, libvirt.ErrInvalidArg, libvirt.ErrConfigUnsupported, libvirt.ErrNoSupport) {
+		return true
+	}
+	return h.opts.Emulator != "" && answered(err, libvirt.ErrSystemError, libvirt.ErrInternalError)
 }
 
 func (h *Host) emulatorWords() string {

@@ -16,6 +16,7 @@ import (
 	libvirt "github.com/digitalocean/go-libvirt"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx/sim"
 )
 
@@ -130,6 +131,43 @@ func TestCreateVolume_poolMadeAnewIsFound(t *testing.T) {
 	s.FailMethod("StorageVolCreateXML", code(libvirt.ErrNoStoragePool), 1)
 	if got := makeVolume(t, h, rawVolume("b", 1)); got != "/srv/anew/b" {
 		t.Errorf("got %s, want it in the new pool", got)
+	}
+}
+
+// keyless is a connection to a pool whose volumes have keys that are no paths.
+type keyless struct{ libvirtx.Conn }
+
+func (k keyless) StorageVolCreateXML(
+	ctx context.Context, pool libvirt.StoragePool, xml string, flags libvirt.StorageVolCreateFlags,
+) (libvirt.StorageVol, error) {
+	v, err := k.Conn.StorageVolCreateXML(ctx, pool, xml, flags)
+	v.Key = "Fy0nvA-uoqc-key"
+	return v, err
+}
+
+type keylessConnector struct{ *sim.Host }
+
+func (k keylessConnector) Connect(ctx context.Context) (libvirtx.Conn, error) {
+	conn, err := k.Host.Connect(ctx)
+	return keyless{conn}, err
+}
+
+func TestCreateVolume_pathIsResolvedByLibvirt(t *testing.T) {
+	const want = "/var/lib/libvirt/images/" + rootVolume
+	h, s := newHost(t, sim.Options{})
+	if got := makeVolume(t, h, rawVolume(rootVolume, 1<<20)); got != want || s.Calls("StorageVolGetPath") != 0 {
+		t.Errorf("got %s after %d calls, want %s from the answer itself", got, s.Calls("StorageVolGetPath"), want)
+	}
+	h, _ = newHost(t, sim.Options{}, func(o *libvirtx.HostOptions) {
+		link, err := libvirtx.NewLink(libvirtx.LinkOptions{Host: "beelink", Connector: keylessConnector{sim.NewHost(sim.Options{})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = link.Close() })
+		o.Link = link
+	})
+	if got := makeVolume(t, h, rawVolume(rootVolume, 1<<20)); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -17,8 +17,8 @@ const (
 )
 
 // whileBusy repeats fn while it fails with libvirt's internal error (1), the
-// number under which a pool says that it has asynchronous jobs, and give up
-// says no. Other causes hide under that number: they end as they are when the
+// number under which a pool says that it has asynchronous jobs, unless giveUp
+// says why not. Other causes hide under that number: they end as they are when the
 // patience does.
 func whileBusy(ctx context.Context, fn func() error, giveUp func() error) error {
 	deadline := time.Now().Add(jobsPatience)
@@ -27,8 +27,8 @@ func whileBusy(ctx context.Context, fn func() error, giveUp func() error) error 
 		if !answered(err, libvirt.ErrInternalError) {
 			return err
 		}
-		if verdict := giveUp(); verdict != nil {
-			return verdict
+		if why := giveUp(); why != nil {
+			return why
 		}
 		if time.Now().After(deadline) {
 			return err
