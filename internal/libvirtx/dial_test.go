@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +20,7 @@ import (
 )
 
 // writeKey writes a new private key file and returns its path.
-func writeKey(t testing.TB) string {
+func writeKey(t *testing.T) string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -30,7 +29,7 @@ func writeKey(t testing.TB) string {
 	return writePEM(t, key)
 }
 
-func writePEM(t testing.TB, key any) string {
+func writePEM(t *testing.T, key any) string {
 	t.Helper()
 	block, err := ssh.MarshalPrivateKey(key, "test")
 	if err != nil {
@@ -39,7 +38,7 @@ func writePEM(t testing.TB, key any) string {
 	return writeFile(t, "key", string(pem.EncodeToMemory(block)))
 }
 
-func writeFile(t testing.TB, name, content string) string {
+func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -49,7 +48,7 @@ func writeFile(t testing.TB, name, content string) string {
 }
 
 // knownHosts writes a file that vouches for the server's keys.
-func knownHosts(t testing.TB, s *sshServer) string {
+func knownHosts(t *testing.T, s *sshServer) string {
 	t.Helper()
 	var lines strings.Builder
 	for _, key := range s.hostKeys {
@@ -59,7 +58,8 @@ func knownHosts(t testing.TB, s *sshServer) string {
 }
 
 // optionsFor are whole options for a server and a libvirtd behind it.
-func optionsFor(t testing.TB, s *sshServer, f *fakeLibvirtd) SSHOptions {
+func optionsFor(t *testing.T, s *sshServer, f *fakeLibvirtd) SSHOptions {
+	t.Helper()
 	o := SSHOptions{SSHEndpoint: SSHEndpoint{
 		Addr: s.addr, User: "kvm2d", KeyFile: writeKey(t), KnownHostsFile: knownHosts(t, s),
 	}}
@@ -69,7 +69,7 @@ func optionsFor(t testing.TB, s *sshServer, f *fakeLibvirtd) SSHOptions {
 	return o
 }
 
-func connect(t testing.TB, ctx context.Context, o SSHOptions) (Conn, error) { //nolint:revive // t first, as in every helper here
+func connect(ctx context.Context, t *testing.T, o SSHOptions) (Conn, error) {
 	t.Helper()
 	c, err := NewSSHConnector(o)
 	if err != nil {
@@ -79,9 +79,9 @@ func connect(t testing.TB, ctx context.Context, o SSHOptions) (Conn, error) { //
 }
 
 // mustServe connects and makes a call.
-func mustServe(t testing.TB, o SSHOptions) {
+func mustServe(t *testing.T, o SSHOptions) {
 	t.Helper()
-	conn, err := connect(t, t.Context(), o)
+	conn, err := connect(t.Context(), t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +94,17 @@ func mustServe(t testing.TB, o SSHOptions) {
 }
 
 // mustFail connects and wants a failure of that reason, whose text has all of parts.
-func mustFail(t testing.TB, o SSHOptions, want instance.Reason, parts ...string) error {
+func mustFail(t *testing.T, o SSHOptions, want instance.Reason, parts ...string) {
+	t.Helper()
+	_ = failure(t, o, want, parts...)
+}
+
+// failure is mustFail for who looks at the error.
+func failure(t *testing.T, o SSHOptions, want instance.Reason, parts ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	conn, err := connect(t, ctx, o)
+	conn, err := connect(ctx, t, o)
 	if err == nil {
 		_ = conn.Close()
 		t.Fatal("it connected")
@@ -126,7 +132,7 @@ func TestNewSSHConnector_namesWhatIsMissing(t *testing.T) {
 func TestDial_forwardsUnixSocket(t *testing.T) {
 	f := serveLibvirt(t, &fakeLibvirtd{})
 	s := serveSSH(t, &sshServer{})
-	conn, err := connect(t, t.Context(), optionsFor(t, s, f))
+	conn, err := connect(t.Context(), t, optionsFor(t, s, f))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +192,7 @@ func TestDial_missingKeyFileIsTransient(t *testing.T) {
 			o := whole
 			missing := filepath.Join(t.TempDir(), "later")
 			row.put(&o, missing)
-			err := mustFail(t, o, instance.ReasonCredentialsUnavailable, missing)
+			err := failure(t, o, instance.ReasonCredentialsUnavailable, missing)
 			if kind := Classify(err).Kind(); kind != instance.Transient {
 				t.Errorf("got %s, want Transient", kind)
 			}
@@ -214,7 +220,7 @@ func TestDial_unparsableKeyIsPermanent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.KeyFile = writeFile(t, "key", content)
-			err := mustFail(t, o, instance.ReasonAuthenticationFailed, o.KeyFile)
+			err := failure(t, o, instance.ReasonAuthenticationFailed, o.KeyFile)
 			if kind := Classify(err).Kind(); kind != instance.Permanent {
 				t.Errorf("got %s, want Permanent", kind)
 			}
@@ -252,19 +258,28 @@ func TestDial_callerWhoLeavesIsAnsweredAtOnce(t *testing.T) {
 	s.mute.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := connect(t, ctx, optionsFor(t, s, nil)); Classify(err) != instance.ReasonCancelled {
+	if _, err := connect(ctx, t, optionsFor(t, s, nil)); Classify(err) != instance.ReasonCancelled {
 		t.Errorf("got %v, want a cancellation", err)
 	}
 }
 
 func TestDial_nobodyListens(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, "tcp", "127.0.0.1:0")
 	s := &sshServer{addr: ln.Addr().String(), hostKeys: []ssh.Signer{newSigner(t)}}
 	_ = ln.Close()
 	mustFail(t, optionsFor(t, s, nil), instance.ReasonUnreachable, s.addr)
+}
+
+func TestDial_comesAgainWhenHungUpOnUnheard(t *testing.T) {
+	s := serveSSH(t, &sshServer{})
+	o := optionsFor(t, s, serveLibvirt(t, &fakeLibvirtd{}))
+	s.hangUps.Store(dropTries - 1)
+	mustServe(t, o)
+	s.hangUps.Store(dropTries)
+	mustFail(t, o, instance.ReasonUnreachable)
+	if got := s.hangUps.Load(); got != 0 {
+		t.Errorf("%d tries were left, want all made", got)
+	}
 }
 
 func TestDial_socketRefusedListsCauses(t *testing.T) {

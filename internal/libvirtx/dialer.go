@@ -95,5 +95,5 @@ func (d *dialer) record(err error) {
 	bound := min(backoffMax, backoffFirst<<min(d.inARow, 8))
 	d.failures++
 	d.inARow++
-	d.retryAt = time.Now().Add(rand.N(bound)) //nolint:gosec // spreads dials, keeps no secret
+	d.retryAt = time.Now().Add(rand.N(bound))
 }

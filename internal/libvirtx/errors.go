@@ -97,12 +97,10 @@ var transportReasons = []struct {
 // The error of an upload's source is not the host's fault and keeps the reason
 // it has; one without a reason is DownloadFailed.
 func Classify(err error) instance.Reason {
-	var src *SourceError
-	if errors.As(err, &src) {
+	if src, ok := errors.AsType[*SourceError](err); ok {
 		return sourceReason(src)
 	}
-	var answer libvirt.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[libvirt.Error](err); ok {
 		if r, ok := libvirtReasons[libvirt.ErrorNumber(answer.Code)]; ok {
 			return r
 		}

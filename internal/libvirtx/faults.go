@@ -117,7 +117,9 @@ func (e *frameError) Error() string {
 // handshakeError: the SSH handshake ended for a cause that has no type.
 type handshakeError struct {
 	addr string
-	err  error
+	// unheard: the server hung up before it said who it is.
+	unheard bool
+	err     error
 }
 
 func (e *handshakeError) Error() string { return "ssh to " + e.addr + ": " + e.err.Error() }

@@ -22,7 +22,7 @@ func authorized(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
-func newECDSA(t testing.TB) ssh.Signer {
+func newECDSA(t *testing.T) ssh.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -35,7 +35,7 @@ func newECDSA(t testing.TB) ssh.Signer {
 	return signer
 }
 
-func certSigner(t testing.TB, authority, key ssh.Signer, principal string) ssh.Signer {
+func certSigner(t *testing.T, authority, key ssh.Signer, principal string) ssh.Signer {
 	t.Helper()
 	signer, err := ssh.NewCertSigner(certify(t, authority, key.PublicKey(), ssh.HostCert, principal), key)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestKnownHosts_algorithmsAreThoseOfTheKnownKeys(t *testing.T) {
 	}
 }
 
-func rsaBlob(t testing.TB) string {
+func rsaBlob(t *testing.T) string {
 	t.Helper()
 	// Public part only: exponent 65537 and a modulus of 2048 bits.
 	modulus := append([]byte{0}, bytes.Repeat([]byte{0xc5}, 256)...)

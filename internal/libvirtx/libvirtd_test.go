@@ -34,13 +34,10 @@ type fakeLibvirtd struct {
 	work  sync.WaitGroup
 }
 
-func serveLibvirt(t testing.TB, f *fakeLibvirtd) *fakeLibvirtd {
+func serveLibvirt(t *testing.T, f *fakeLibvirtd) *fakeLibvirtd {
 	t.Helper()
 	f.socket = filepath.Join(t.TempDir(), "libvirt-sock")
-	ln, err := net.Listen("unix", f.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, "unix", f.socket)
 	f.ln = ln
 	f.work.Go(func() {
 		for {

@@ -36,11 +36,11 @@ type Link struct {
 	quiet   quietAgents
 	warm    map[lane]*warm
 
-	// life ends when the link is closed, and with it every dial.
-	life context.Context //nolint:containedctx // the lifetime of the link's own goroutines
-	kill context.CancelCauseFunc
-	mu   sync.Mutex
-	work sync.WaitGroup
+	// closing is closed by Close, and with it every session and dial ends.
+	closing chan struct{}
+	mu      sync.Mutex
+	closed  bool
+	work    sync.WaitGroup
 }
 
 // NewLink makes a link. It does no I/O: the first call dials.
@@ -64,7 +64,6 @@ func NewLink(o LinkOptions) (*Link, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	life, kill := context.WithCancelCause(context.Background())
 	l := &Link{
 		limits: o.Limits.withDefaults(),
 		observe: observer{
@@ -73,8 +72,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 			tracer:  o.Tracer,
 			metrics: o.Metrics,
 		},
-		life: life,
-		kill: kill,
+		closing: make(chan struct{}),
 	}
 	l.dialer = newDialer(o.Connector, l.limits.Dial, l.observe)
 	l.warm = map[lane]*warm{
@@ -108,7 +106,10 @@ func (l *Link) Fresh(ctx context.Context, fn func(context.Context, Backend) erro
 // goroutine of the link. Calls made later fail.
 func (l *Link) Close() error {
 	l.mu.Lock()
-	l.kill(errClosed)
+	if !l.closed {
+		l.closed = true
+		close(l.closing)
+	}
 	l.mu.Unlock()
 	l.work.Wait()
 	return nil
@@ -157,8 +158,13 @@ func (l *Link) open(ctx context.Context, kind lane) (*session, error) {
 	defer l.work.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(l.life, func() { cancel(errClosed) })
-	defer stop()
+	l.work.Go(func() {
+		select {
+		case <-l.closing:
+			cancel(errClosed)
+		case <-ctx.Done():
+		}
+	})
 	conn, err := l.dialer.connect(ctx, kind)
 	if err != nil {
 		return nil, err
@@ -181,7 +187,7 @@ func (l *Link) adopt(s *session, kind lane) bool {
 		select {
 		case <-s.conn.Done():
 			s.close(nil)
-		case <-l.life.Done():
+		case <-l.closing:
 			s.close(errClosed)
 		}
 	})
@@ -191,7 +197,7 @@ func (l *Link) adopt(s *session, kind lane) bool {
 func (l *Link) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.life.Err() != nil {
+	if l.closed {
 		return false
 	}
 	l.work.Add(1)
@@ -202,7 +208,7 @@ func (l *Link) begin() bool {
 func (l *Link) spawn(fn func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.life.Err() != nil {
+	if l.closed {
 		return false
 	}
 	l.work.Go(fn)

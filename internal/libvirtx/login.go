@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -76,9 +79,15 @@ func (l *login) keys() ([]ssh.Signer, error) {
 // config is for one handshake over conn.
 func (l *login) config(conn *watchedConn) *ssh.ClientConfig {
 	return &ssh.ClientConfig{
-		User:              l.user,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeysCallback(l.keys)},
-		HostKeyCallback:   l.verify,
+		User: l.user,
+		Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
+			conn.offered.Store(true)
+			return l.keys()
+		})},
+		HostKeyCallback: func(addr string, remote net.Addr, key ssh.PublicKey) error {
+			conn.heard.Store(true)
+			return l.verify(addr, remote, key)
+		},
 		HostKeyAlgorithms: l.algorithms,
 		ClientVersion:     "SSH-2.0-kvm2d",
 		AuthCallback: func(state *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
@@ -91,19 +100,6 @@ func (l *login) config(conn *watchedConn) *ssh.ClientConfig {
 			}
 			return nil, nil
 		},
-	}
-}
-
-// noSuchKey turns "no host key algorithm in common" into what it means when we
-// asked for those of the known keys only.
-func (l *login) noSuchKey(e SSHEndpoint, err error) error {
-	n, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err)
-	if !ok || len(l.algorithms) == 0 || !slices.Equal(n.SupportedAlgorithms, l.algorithms) {
-		return err
-	}
-	return &hostKeyError{
-		addr: e.Addr, key: "none of the known kinds", file: e.KnownHostsFile,
-		problem: "has only keys of other kinds than the server's", err: err,
 	}
 }
 
@@ -159,10 +155,12 @@ func readCertificate(file string, key ssh.Signer) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// watchedConn remembers that it broke.
+// watchedConn remembers how far a handshake came, and that the connection broke.
 type watchedConn struct {
 	net.Conn
 	broken atomic.Bool
+	// heard: the server showed its key. offered: it was shown ours.
+	heard, offered atomic.Bool
 }
 
 func (c *watchedConn) Read(p []byte) (int, error) {
@@ -181,4 +179,30 @@ func (c *watchedConn) note(err error) {
 	if err != nil {
 		c.broken.Store(true)
 	}
+}
+
+// explain gives the error of a handshake the type that the library did not.
+func (c *watchedConn) explain(e SSHEndpoint, l *login, err error) error {
+	failed := &handshakeError{addr: e.Addr, err: err}
+	n, isNegotiation := errors.AsType[*ssh.AlgorithmNegotiationError](err)
+	switch {
+	case isNegotiation && len(l.algorithms) > 0 && slices.Equal(n.SupportedAlgorithms, l.algorithms):
+		// We asked for the kinds of the known keys only.
+		failed.err = &hostKeyError{
+			addr: e.Addr, key: "none of the known kinds", file: e.KnownHostsFile,
+			problem: "has only keys of other kinds than the server's", err: err,
+		}
+	case cutOff(err):
+		failed.unheard = !c.heard.Load()
+	case c.offered.Load() && !errors.Is(err, errAuthRefused):
+		// A server that has seen enough keys says so by disconnecting.
+		failed.err = fmt.Errorf("%w (%w)", errAuthRefused, err)
+	}
+	return failed
+}
+
+// cutOff reports that a connection ended, rather than a conversation.
+func cutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		as[syscall.Errno](err) || as[net.Error](err)
 }

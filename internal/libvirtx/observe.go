@@ -42,7 +42,9 @@ func (o observed) do(ctx context.Context, c call, fn rpc) error {
 	finish(span, outcome, err)
 	o.metrics.callSeconds.WithLabelValues(o.host, c.name).Observe(took.Seconds())
 	o.metrics.calls.WithLabelValues(o.host, c.name, outcome).Inc()
-	o.line(ctx, "libvirt call", []slog.Attr{slog.String("call", c.name), c.subject}, outcome, took, err)
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log.LogAttrs(ctx, slog.LevelDebug, "libvirt call", line(outcome, took, err, slog.String("call", c.name), c.subject)...)
+	}
 	if c.detail.Key != "" {
 		o.log.LogAttrs(ctx, instance.LevelDetail, "libvirt call detail", slog.String("call", c.name), c.subject, c.detail)
 	}
@@ -63,7 +65,9 @@ func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Con
 	finish(span, outcome, err)
 	o.metrics.dialSeconds.WithLabelValues(o.host).Observe(took.Seconds())
 	o.metrics.dials.WithLabelValues(o.host, outcome).Inc()
-	o.line(ctx, "libvirt dial", []slog.Attr{session}, outcome, took, err)
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log.LogAttrs(ctx, slog.LevelDebug, "libvirt dial", line(outcome, took, err, session)...)
+	}
 	return conn, err
 }
 
@@ -80,15 +84,13 @@ func (o observer) attributes(subject slog.Attr) []attribute.KeyValue {
 	return attrs
 }
 
-func (o observer) line(ctx context.Context, message string, attrs []slog.Attr, outcome string, took time.Duration, err error) {
-	if !o.log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
+// line adds to attrs what every line says.
+func line(outcome string, took time.Duration, err error, attrs ...slog.Attr) []slog.Attr {
 	attrs = append(attrs, slog.String("outcome", outcome), slog.Duration("duration", took))
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
-	o.log.LogAttrs(ctx, slog.LevelDebug, message, attrs...)
+	return attrs
 }
 
 func outcomeOf(err error) string {

@@ -103,8 +103,8 @@ func TestObserve_everySeamMethodInstrumented(t *testing.T) {
 	w := watch(t, slog.LevelDebug, always(nil))
 	nothing := runnerFunc(func(context.Context, call, rpc) error { return nil })
 	backend := reflect.ValueOf(Backend(calls{observed{w.observe, nothing}}))
-	for i := range seam.NumMethod() {
-		name := seam.Method(i).Name
+	for m := range seam.Methods() {
+		name := m.Name
 		t.Run(name, func(t *testing.T) {
 			method := backend.MethodByName(name)
 			args := []reflect.Value{reflect.ValueOf(t.Context())}
@@ -280,7 +280,9 @@ func TestObserve_sessionsAndAbandonedCallsAreCounted(t *testing.T) {
 	go func() { answer <- w.Backend().DomainCreate(ctx, libvirt.Domain{}, 0) }()
 	<-sent
 	cancel()
-	<-answer
+	if err := <-answer; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want a cancellation", err)
+	}
 	if got := testutil.ToFloat64(w.observe.metrics.abandoned.WithLabelValues("h1", "DomainCreate")); got != 1 {
 		t.Errorf("%v abandoned calls, want 1", got)
 	}

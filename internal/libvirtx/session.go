@@ -43,12 +43,13 @@ func (s *session) do(ctx context.Context, c call, fn rpc) error {
 	}
 	runCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	clk := newClock(s.limits, c.limit)
-	answer := make(chan error, 1)
+	a := &answer{done: make(chan struct{})}
 	started := s.spawn(func() {
 		defer release()
 		defer clk.timer.Stop()
 		defer cancel(nil)
-		answer <- fn(runCtx, s.conn, inflight{progress: clk.progress, spawn: s.spawn})
+		defer close(a.done)
+		a.err = fn(runCtx, s.conn, inflight{progress: clk.progress, spawn: s.spawn})
 	})
 	if !started {
 		clk.timer.Stop()
@@ -57,21 +58,27 @@ func (s *session) do(ctx context.Context, c call, fn rpc) error {
 		return errNotSent
 	}
 	select {
-	case err := <-answer:
-		return s.explain(err)
+	case <-a.done:
+		return s.explain(a.err)
 	case <-ctx.Done():
-		return s.abandon(ctx, c, clk, answer, cancel)
+		return s.abandon(ctx, c, clk, a, cancel)
 	case <-clk.timer.C:
 		return s.expire(c, clk, cancel)
 	}
 }
 
+// answer is what a call ended with; err may be read once done is closed.
+type answer struct {
+	done chan struct{}
+	err  error
+}
+
 // abandon leaves a call behind whose caller has gone: someone must still see
 // to it that it ends. The source or sink of a transfer is told to stop.
-func (s *session) abandon(ctx context.Context, c call, clk *clock, answer <-chan error, cancel context.CancelCauseFunc) error {
+func (s *session) abandon(ctx context.Context, c call, clk *clock, a *answer, cancel context.CancelCauseFunc) error {
 	select {
-	case err := <-answer:
-		return s.explain(err)
+	case <-a.done:
+		return s.explain(a.err)
 	default:
 	}
 	why := context.Cause(ctx)
@@ -81,7 +88,7 @@ func (s *session) abandon(ctx context.Context, c call, clk *clock, answer <-chan
 	s.left(c)
 	s.spawn(func() {
 		select {
-		case <-answer:
+		case <-a.done:
 		case <-clk.timer.C:
 			cancel(clk.overdue(c.name))
 			s.end(clk.overdue(c.name))
@@ -101,13 +108,13 @@ func (s *session) expire(c call, clk *clock, cancel context.CancelCauseFunc) err
 
 // explain says of an interrupted call what interrupted it.
 func (s *session) explain(err error) error {
-	if err != libvirt.ErrInterrupted { //nolint:errorlint // the library's bare value
+	if !errors.Is(err, libvirt.ErrInterrupted) {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, byNeighbour := errors.AsType[*overdueError](s.cause); byNeighbour {
-		return fmt.Errorf("%w: the connection was closed because of another call (%v)", err, s.cause)
+		return fmt.Errorf("%w: the connection was closed because of another call (%s)", err, s.cause.Error())
 	}
 	if s.cause != nil {
 		return s.cause

@@ -58,12 +58,13 @@ func TestCall_deadlineClosesConnectionAndReturnsTransient(t *testing.T) {
 func TestCall_cancelUnblocksRPC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		letGo := make(chan struct{})
-		l := newTestLink(t, LinkOptions{Connector: always(func(_ *fakeConn, name string) error {
+		f := always(func(_ *fakeConn, name string) error {
 			if name == "DomainDefineXML" {
 				<-letGo
 			}
 			return nil
-		})})
+		})
+		l := newTestLink(t, LinkOptions{Connector: f})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
@@ -78,7 +79,7 @@ func TestCall_cancelUnblocksRPC(t *testing.T) {
 		if _, err := l.Backend().ConnectGetLibVersion(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if dials, _ := l.dialer.connector.(*fakeConnector).counts(); dials != 1 {
+		if dials, _ := f.counts(); dials != 1 {
 			t.Errorf("got %d dials, want 1", dials)
 		}
 		close(letGo)
@@ -192,19 +193,19 @@ func TestAgents_waitIsShortAndRemembered(t *testing.T) {
 			return libvirt.Error{Code: uint32(libvirt.ErrAgentUnresponsive)}
 		})})
 		dom := libvirt.Domain{Name: "quiet", UUID: libvirt.UUID{1}}
-		ask := func() (error, time.Duration) {
+		ask := func() (time.Duration, error) {
 			began := time.Now()
 			_, err := l.Backend().DomainInterfaceAddresses(t.Context(), dom, libvirt.DomainInterfaceAddressesSrcAgent)
 			took := time.Since(began)
 			synctest.Wait()
-			return err, took
+			return took, err
 		}
-		err, took := ask()
+		took, err := ask()
 		wantTimeout(t, err)
 		if took != 2*time.Second {
 			t.Errorf("answered after %v, want 2s", took)
 		}
-		err, took = ask()
+		took, err = ask()
 		if answer, ok := errors.AsType[libvirt.Error](err); !ok || answer.Code != uint32(libvirt.ErrAgentUnresponsive) {
 			t.Errorf("got %v, want agent unresponsive", err)
 		}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	libvirt "github.com/digitalocean/go-libvirt"
 	"golang.org/x/crypto/ssh"
@@ -95,9 +97,39 @@ func NewSSHConnector(o SSHOptions) (*SSHConnector, error) {
 	return c, nil
 }
 
-// Connect dials, logs in, opens the socket and libvirt's driver. When ctx ends
-// the TCP connection is closed, which ends whatever step it was in.
+// An SSH server that has as many logins under way as it takes (MaxStartups)
+// hangs up on the next one unheard; ours comes again, after a random time up to
+// a bound that doubles.
+const (
+	dropTries = 5
+	dropPause = 100 * time.Millisecond
+)
+
+// Connect dials, logs in, opens the socket and libvirt's driver. It fails with
+// the cause of ctx when that ends.
 func (c *SSHConnector) Connect(ctx context.Context) (Conn, error) {
+	for try := 0; ; try++ {
+		conn, err := c.connectOnce(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		cut, ok := errors.AsType[*handshakeError](err)
+		if !ok || !cut.unheard || try == dropTries-1 {
+			return nil, err
+		}
+		pause := time.NewTimer(rand.N(dropPause << try))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, endedBy(ctx, "log in to "+c.target.Addr, err)
+		}
+	}
+}
+
+// connectOnce is one try. When ctx ends the TCP connection is closed, which
+// ends whatever step it was in.
+func (c *SSHConnector) connectOnce(ctx context.Context) (Conn, error) {
 	hops := []SSHEndpoint{c.target}
 	if c.jump != nil {
 		hops = []SSHEndpoint{*c.jump, c.target}
@@ -184,7 +216,7 @@ func (t *tunnel) handshake(conn net.Conn, hop SSHEndpoint, l *login) error {
 	watched := &watchedConn{Conn: conn}
 	sc, chans, reqs, err := ssh.NewClientConn(watched, hop.Addr, l.config(watched))
 	if err != nil {
-		return &handshakeError{addr: hop.Addr, err: l.noSuchKey(hop, err)}
+		return watched.explain(hop, l, err)
 	}
 	t.clients = append(t.clients, ssh.NewClient(sc, chans, reqs))
 	return nil

@@ -40,7 +40,7 @@ func only(want ssh.PublicKey) func(ssh.ConnMetadata, ssh.PublicKey) error {
 	}
 }
 
-func publicOf(t testing.TB, key any) ssh.PublicKey {
+func publicOf(t *testing.T, key any) ssh.PublicKey {
 	t.Helper()
 	signer, err := ssh.NewSignerFromKey(key)
 	if err != nil {
@@ -51,7 +51,7 @@ func publicOf(t testing.TB, key any) ssh.PublicKey {
 
 // lock puts a passphrase on a key file. The library can do so too, but always
 // with as many rounds as take seconds under the race detector.
-func lock(t testing.TB, file, passphrase string) string {
+func lock(t *testing.T, file, passphrase string) string {
 	t.Helper()
 	keygen, err := exec.LookPath("ssh-keygen")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestSSH_passphraseProblemsNameTheFile(t *testing.T) {
 }
 
 // certify signs key as a certificate of the given type for the principal.
-func certify(t testing.TB, authority ssh.Signer, key ssh.PublicKey, kind uint32, principal string) *ssh.Certificate {
+func certify(t *testing.T, authority ssh.Signer, key ssh.PublicKey, kind uint32, principal string) *ssh.Certificate {
 	t.Helper()
 	cert := &ssh.Certificate{
 		Key: key, CertType: kind, ValidPrincipals: []string{principal},
@@ -165,10 +165,7 @@ func TestSSH_agent(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "agent")
-	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, "unix", socket)
 	var work sync.WaitGroup
 	work.Go(func() {
 		for {
@@ -190,7 +187,7 @@ func TestSSH_agent(t *testing.T) {
 
 func TestSSH_refusedKeyIsPermanent(t *testing.T) {
 	s := serveSSH(t, &sshServer{accept: func(ssh.ConnMetadata, ssh.PublicKey) error { return errors.New("no") }})
-	err := mustFail(t, optionsFor(t, s, nil), instance.ReasonAuthenticationFailed, "authorized_keys")
+	err := failure(t, optionsFor(t, s, nil), instance.ReasonAuthenticationFailed, "authorized_keys")
 	if !errors.Is(err, errAuthRefused) {
 		t.Errorf("got %v, want errAuthRefused", err)
 	}
@@ -236,12 +233,9 @@ type silentProxy struct {
 	silent atomic.Bool
 }
 
-func serveProxy(t testing.TB, to string) *silentProxy {
+func serveProxy(t *testing.T, to string) *silentProxy {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, "tcp", "127.0.0.1:0")
 	p := &silentProxy{addr: ln.Addr().String()}
 	var work sync.WaitGroup
 	var mu sync.Mutex
@@ -268,7 +262,7 @@ func serveProxy(t testing.TB, to string) *silentProxy {
 			if err != nil {
 				return
 			}
-			far, err := net.Dial("tcp", to)
+			far, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
 			if err != nil {
 				_ = near.Close()
 				continue

@@ -25,6 +25,8 @@ type sshServer struct {
 	// mute accepts connections and says nothing; hangChannels leaves requests
 	// for a channel unanswered; refuseChannels turns them down.
 	mute, hangChannels, refuseChannels atomic.Bool
+	// hangUps is how many are hung up on unheard, as MaxStartups does.
+	hangUps atomic.Int32
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -34,29 +36,35 @@ type sshServer struct {
 	ln    net.Listener
 }
 
-func newSigner(t testing.TB) ssh.Signer {
-	t.Helper()
+func newSigner(tb testing.TB) ssh.Signer {
+	tb.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	signer, err := ssh.NewSignerFromKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return signer
 }
 
+func listen(t *testing.T, network, addr string) net.Listener {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
 // serveSSH starts a server that ends with the test.
-func serveSSH(t testing.TB, s *sshServer) *sshServer {
+func serveSSH(t *testing.T, s *sshServer) *sshServer {
 	t.Helper()
 	if s.hostKeys == nil {
 		s.hostKeys = []ssh.Signer{newSigner(t)}
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, "tcp", "127.0.0.1:0")
 	s.ln, s.addr, s.conns = ln, ln.Addr().String(), map[net.Conn]struct{}{}
 	s.work.Go(func() {
 		for {
@@ -94,6 +102,9 @@ func (s *sshServer) drop() {
 
 func (s *sshServer) serve(conn net.Conn) {
 	defer conn.Close()
+	if s.hangUps.Add(-1) >= 0 {
+		return
+	}
 	if s.mute.Load() {
 		_, _ = io.Copy(io.Discard, conn)
 		return

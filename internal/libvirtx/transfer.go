@@ -1,6 +1,7 @@
 package libvirtx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +19,9 @@ const chunkBytes = 256 << 10
 // what a pump reads ahead, ending with the cause of ctx even while the pump is
 // blocked.
 type source struct {
-	ctx      context.Context //nolint:containedctx // io.Reader takes none, and this one lives for one call
+	// done is closed when the transfer is to stop, for the reason that cause gives.
+	done     <-chan struct{}
+	cause    func() error
 	progress func()
 	filled   chan chunk
 	free     chan []byte
@@ -35,7 +38,8 @@ type chunk struct {
 // newSource starts a pump over src. It returns false when the session has ended.
 func newSource(ctx context.Context, src io.Reader, length uint64, in inflight) (*source, bool) {
 	s := &source{
-		ctx:      ctx,
+		done:     ctx.Done(),
+		cause:    func() error { return context.Cause(ctx) },
 		progress: in.progress,
 		filled:   make(chan chunk, 2),
 		free:     make(chan []byte, 2),
@@ -55,7 +59,7 @@ func (s *source) pump(src io.Reader, left uint64) {
 		var buf []byte
 		select {
 		case buf = <-s.free:
-		case <-s.ctx.Done():
+		case <-s.done:
 			return
 		}
 		n, err := io.ReadFull(src, buf[:min(left, uint64(len(buf)))])
@@ -93,19 +97,18 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 func (s *source) next() error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
+	if err := s.cause(); err != nil {
+		return err
 	}
 	select {
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
+	case <-s.done:
+		return s.cause()
 	case c, more := <-s.filled:
-		switch {
-		case !more && s.ctx.Err() != nil:
-			return context.Cause(s.ctx)
-		case !more:
-			return io.EOF
-		case c.err != nil:
+		if !more {
+			// The pump ends at the last byte, or because of cause.
+			return cmp.Or(s.cause(), io.EOF)
+		}
+		if c.err != nil {
 			return c.err
 		}
 		s.current, s.whole = c.data, c.whole

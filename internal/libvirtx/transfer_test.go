@@ -27,6 +27,7 @@ func (u uploader) StorageVolUpload(_ context.Context, _ libvirt.StorageVol, src 
 }
 
 func uploadLink(t *testing.T, take func(*fakeConn, io.Reader) error) *Link {
+	t.Helper()
 	return newTestLink(t, LinkOptions{Connector: &fakeConnector{next: func(context.Context, int) (Conn, error) {
 		c := newFakeConn(nil)
 		return uploader{c, func(r io.Reader) error { return take(c, r) }}, nil

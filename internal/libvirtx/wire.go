@@ -71,7 +71,7 @@ func (w *wire) Done() <-chan struct{} { return w.guard.done }
 // sent tells apart the one error that the library gives before it sends
 // anything: the connection was gone already.
 func sent(err error) error {
-	if err == syscall.EINVAL { //nolint:errorlint // the library's bare value; a wrapped one is another error
+	if errors.Is(err, syscall.EINVAL) && !as[*net.OpError](err) {
 		return errNotSent
 	}
 	return err
