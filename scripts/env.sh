@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # Sourced by every script: where tools and caches live, and what this machine can do.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -8,7 +8,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # A user without a home of their own (nobody) still needs a build cache.
 if [[ ! -w ${HOME:-/nonexistent} ]]; then
   HOME=${TMPDIR:-/tmp}/kvm2d-home-$(id -u)
-  mkdir -p -m 700 "$HOME"
+  [[ -d $HOME ]] || mkdir -m 700 "$HOME"
   [[ -O $HOME ]] || { echo "$HOME belongs to somebody else" >&2; exit 1; }
   unset GOPATH GOCACHE GOMODCACHE XDG_CACHE_HOME
 fi
@@ -20,7 +20,7 @@ git -C "$root" rev-parse HEAD >/dev/null 2>&1 || export GOFLAGS="${GOFLAGS:-} -b
 
 step() { printf '\n==> %s\n' "$*"; }
 
-# can_install: this is root on Debian, whose packages tools, lab and guests are made of.
+# can_install: this is root on Debian, of whose packages lab and guests are made.
 can_install() { [[ $(id -u) == 0 ]] && grep -qs '^ID=debian' /etc/os-release && command -v apt-get >/dev/null; }
 
 # install_packages NAME…: installs what is missing; says false where that cannot be done.
