@@ -139,22 +139,30 @@ func (h *Host) SetMark(ctx context.Context, m instance.Machine, mark instance.Ma
 	if err != nil {
 		return h.fail(op, m.Name, &verdict{reason: instance.ReasonInternal, err: err})
 	}
-	impact := libvirt.DomainAffectConfig
-	if m.Power == instance.PowerOn || m.Power == instance.PowerPaused {
-		impact |= libvirt.DomainAffectLive
-	}
-	if !m.Persistent {
-		impact = libvirt.DomainAffectLive
-	}
-	err = h.be.DomainSetMetadata(ctx, dom, doc, markPrefix, markNamespace, impact)
-	if answered(err, libvirt.ErrOperationInvalid) && impact == libvirt.DomainAffectConfig|libvirt.DomainAffectLive {
-		// It stopped since it was read: there is nothing live any more.
-		err = h.be.DomainSetMetadata(ctx, dom, doc, markPrefix, markNamespace, libvirt.DomainAffectConfig)
+	for _, impact := range markImpacts(m) {
+		err = h.be.DomainSetMetadata(ctx, dom, doc, markPrefix, markNamespace, impact)
+		if !answered(err, libvirt.ErrOperationInvalid) {
+			break
+		}
 	}
 	if err != nil {
 		return h.fail(op, m.Name, err)
 	}
 	return nil
+}
+
+// markImpacts says where a mark goes, best first: the others are for a machine
+// that stopped, or was undefined, since it was read.
+func markImpacts(m instance.Machine) []libvirt.DomainModificationImpact {
+	const live, stored = libvirt.DomainAffectLive, libvirt.DomainAffectConfig
+	switch {
+	case !m.Persistent:
+		return []libvirt.DomainModificationImpact{live}
+	case m.Power == instance.PowerOn || m.Power == instance.PowerPaused:
+		return []libvirt.DomainModificationImpact{live | stored, stored, live}
+	default:
+		return []libvirt.DomainModificationImpact{stored, live}
+	}
 }
 
 // SetAutostart says whether m comes back after its host rebooted. Gone:
@@ -180,7 +188,7 @@ var undefineFlags = []libvirt.DomainUndefineFlagsValues{
 }
 
 // Undefine forgets the machine with its NVRAM, managed save, snapshot and
-// checkpoint records. Gone is success.
+// checkpoint records. Gone, or living on without a definition, is success.
 func (h *Host) Undefine(ctx context.Context, m instance.Machine) error {
 	const op = "undefine domain"
 	dom, err := domainOf(m)
@@ -193,8 +201,19 @@ func (h *Host) Undefine(ctx context.Context, m instance.Machine) error {
 			break
 		}
 	}
-	if err != nil && !answered(err, libvirt.ErrNoDomain) {
+	switch {
+	case err == nil, answered(err, libvirt.ErrNoDomain):
+		return nil
+	case answered(err, libvirt.ErrOperationInvalid) && h.isTransient(ctx, dom):
+		return nil
+	default:
 		return h.fail(op, m.Name, err)
 	}
-	return nil
+}
+
+// isTransient reads whether dom has no definition that could be undefined;
+// false when that cannot be known.
+func (h *Host) isTransient(ctx context.Context, dom libvirt.Domain) bool {
+	persistent, err := h.be.DomainIsPersistent(ctx, dom)
+	return err == nil && !persistent
 }
