@@ -3,6 +3,7 @@ module gitea.home.hrajfrisbee.cz/kacerr/kvm2d
 go 1.26.0
 
 require (
+	gitea.home.hrajfrisbee.cz/kacerr/kvm2d/client v0.0.0
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
@@ -70,3 +71,5 @@ require (
 )
 
 tool github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
+
+replace gitea.home.hrajfrisbee.cz/kacerr/kvm2d/client => ./client

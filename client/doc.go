@@ -6,6 +6,6 @@
 // It takes NotFound only from kvm2d itself: a bare 404, a page of a proxy or a
 // short list never makes a caller forget a machine.
 //
-// Everything else that the API has is reached through Provider.Call, which hands
-// out the generated client.
+// Everything else that the API has is reached through the generated client,
+// which Provider.API returns; Provider.Answer reads what it gets.
 package client

@@ -89,14 +89,18 @@ func (p *Provider) Name() string { return p.name }
 // Close gives idle connections back. Calls under way are not touched.
 func (p *Provider) Close() { p.doer.http.CloseIdleConnections() }
 
-// Call makes one call of the generated client, for what Provider has no method
-// for, and reads a success into into: a pointer for JSON, a *[]byte for any
-// other body, nil for none. It is sent once, within ctx; a failure is an *Error.
-// send must not make paths of ids that ValidID refuses.
-func (p *Provider) Call(ctx context.Context, op string, send func(context.Context, *Client) (*http.Response, error), into any) error {
-	e := p.attempt(ctx, call{
+// API returns the generated client over this Provider's connections and token,
+// for what Provider has no method for. It retries nothing, and its users check
+// ids with ValidID; they hand its answers to Answer.
+func (p *Provider) API() *Client { return p.api }
+
+// Answer reads and closes what a call of API returned: a success goes into into
+// (a pointer for JSON, a *[]byte for any other body, nil for none), everything
+// else becomes an *Error.
+func (p *Provider) Answer(op string, res *http.Response, err error, into any) error {
+	e := p.attempt(context.Background(), call{
 		mayBeMissing: true,
-		send:         func(ctx context.Context) (*http.Response, error) { return send(ctx, p.api) },
+		send:         func(context.Context) (*http.Response, error) { return res, err },
 		read:         func(res *http.Response, body []byte) error { return readAny(res, body, into) },
 	})
 	if e == nil {

@@ -235,27 +235,31 @@ func TestTracing_isContinued(t *testing.T) {
 	}
 }
 
-func TestCall_reachesTheRest(t *testing.T) {
-	placements := func(ctx context.Context, api *Client) (*http.Response, error) { return api.ListPlacements(ctx) }
-	console := func(ctx context.Context, api *Client) (*http.Response, error) {
-		return api.GetConsole(ctx, testID, nil)
+func TestAPI_reachesTheRest(t *testing.T) {
+	ask := func(p *Provider, op string, send func(*Client) (*http.Response, error), into any) error {
+		res, err := send(p.API()) //nolint:bodyclose // Answer closes it
+		return p.Answer(op, res, err, into)
 	}
-	pull := func(ctx context.Context, api *Client) (*http.Response, error) {
-		return api.PullImage(ctx, "debian-13", nil)
+	placements := func(api *Client) (*http.Response, error) { return api.ListPlacements(t.Context()) }
+	console := func(api *Client) (*http.Response, error) {
+		return api.GetConsole(t.Context(), testID, nil)
+	}
+	pull := func(api *Client) (*http.Response, error) {
+		return api.PullImage(t.Context(), "debian-13", nil)
 	}
 
 	p, _ := newProvider(t, nil, jsonReply(200, `{"items":[{"name":"p","host":"h","image":"i","size":"s"}]}`))
 	var list PlacementList
-	if err := p.Call(t.Context(), "list placements", placements, &list); err != nil || list.Items[0].Name != "p" {
+	if err := ask(p, "list placements", placements, &list); err != nil || list.Items[0].Name != "p" {
 		t.Errorf("%v, %v", list, err)
 	}
 	var text []byte
 	p, _ = newProvider(t, nil, reply{status: 200, contentType: "text/plain", body: "login:"})
-	if err := p.Call(t.Context(), "read console", console, &text); err != nil || string(text) != "login:" {
+	if err := ask(p, "read console", console, &text); err != nil || string(text) != "login:" {
 		t.Errorf("%q, %v", text, err)
 	}
 	p, _ = newProvider(t, nil, reply{status: 202})
-	if err := p.Call(t.Context(), "pull image", pull, nil); err != nil {
+	if err := ask(p, "pull image", pull, nil); err != nil {
 		t.Error(err)
 	}
 
@@ -269,7 +273,7 @@ func TestCall_reachesTheRest(t *testing.T) {
 		{reply{cut: true}, ErrTransient},
 	} {
 		p, s := newProvider(t, nil, c.give)
-		err := p.Call(t.Context(), "list placements", placements, &list)
+		err := ask(p, "list placements", placements, &list)
 		if !errors.Is(err, c.want) || !strings.HasPrefix(err.Error(), "kvm2 edge: list placements: ") || len(s.sent()) != 1 {
 			t.Errorf("%+v: %v in %d requests", c.give, err, len(s.sent()))
 		}
