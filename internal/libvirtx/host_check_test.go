@@ -125,6 +125,9 @@ func TestCheck_reasons(t *testing.T) {
 			if got.Reason != tc.want || got.Ready != (tc.want == instance.ReasonReady) || got.Message == "" {
 				t.Errorf("got ready %v, %s (%s), want %s", got.Ready, got.Reason, got.Message, tc.want)
 			}
+			if want := tc.want == instance.ReasonMaintenance; h.InMaintenance() != want {
+				t.Errorf("got in maintenance %v, want %v", !want, want)
+			}
 			if got.Host != "beelink" || got.Details.User != "kvm2d" || got.Details.Pool != "default" {
 				t.Errorf("got %+v, want host, user and pool whatever happens", got)
 			}
