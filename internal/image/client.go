@@ -67,7 +67,6 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout: connectTimeout,
 		DisableKeepAlives:   true,
 		DisableCompression:  true,
-		ForceAttemptHTTP2:   false,
 	}
 }
 

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -174,7 +173,7 @@ func (c *Cache) obtain(ctx context.Context, pool Pool, k key, img instance.Image
 	known, err := c.probe(ctx, img)
 	if err != nil {
 		err = onHost(err, k.host)
-		if instance.KindOf(err) == instance.Permanent {
+		if ctx.Err() == nil {
 			c.failed(k, err)
 		}
 		return nil, err
@@ -236,9 +235,6 @@ func (s *source) probe(ctx context.Context, img instance.Image) (facts, error) {
 
 // failed remembers why a content could not be had, for Status.
 func (c *Cache) failed(k key, err error) {
-	if errors.Is(err, context.Canceled) {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures[k] = err
