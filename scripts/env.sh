@@ -12,6 +12,7 @@ if [[ ! -w ${HOME:-/nonexistent} ]]; then
   [[ -O $HOME ]] || { echo "$HOME belongs to somebody else" >&2; exit 1; }
   unset GOPATH GOCACHE GOMODCACHE XDG_CACHE_HOME
 fi
+apt_log=${TMPDIR:-/tmp}/kvm2d-apt-$(id -u).log
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kvm2d
 export PATH HOME
 
@@ -21,7 +22,7 @@ git -C "$root" rev-parse HEAD >/dev/null 2>&1 || export GOFLAGS="${GOFLAGS:-} -b
 step() { printf '\n==> %s\n' "$*"; }
 
 # can_install: this is root on Debian, of whose packages lab and guests are made.
-can_install() { [[ $(id -u) == 0 ]] && grep -qs '^ID=debian' /etc/os-release && command -v apt-get >/dev/null; }
+can_install() { [[ $(id -u) == 0 ]] && grep -qs '^ID=debian$' /etc/os-release && command -v apt-get >/dev/null; }
 
 # install_packages NAME…: installs what is missing; says false where that cannot be done.
 install_packages() {
@@ -33,10 +34,9 @@ install_packages() {
   can_install || return
   echo "installing: ${missing[*]}"
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends "${missing[@]}" </dev/null >"$root_log" 2>&1 ||
-    { tail -n 20 "$root_log" >&2; return 1; }
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -yqq --no-install-recommends "${missing[@]}" \
+    </dev/null >"$apt_log" 2>&1 || { tail -n 20 "$apt_log" >&2; return 1; }
 }
-root_log=${TMPDIR:-/tmp}/kvm2d-apt-$(id -u).log
 
 # left_out PART WHY: says that a part was not done. That is fine on a machine which cannot do it, and a failure
 # where it could have been done: as root on Debian, and in CI.
