@@ -123,8 +123,8 @@ func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f 
 	delete(c.flights, f.key)
 	waiting := f.waiting
 	c.mu.Unlock()
-	close(f.done)
 	c.logEnd(ctx, f, waiting)
+	close(f.done)
 	c.watch(undo, f.key.host, pool, true)
 }
 
