@@ -53,6 +53,7 @@ func TestEnsureImage_randomFaults(t *testing.T) {
 // liveAndDie is one daemon: a few requests, some of which leave early or remove
 // the image, then an end that may give it no time to clean up.
 func liveAndDie(t *testing.T, dice *dice, pool *memPool, s *site, img instance.Image) {
+	t.Helper()
 	k := newKit(t, pool, s)
 	var requests sync.WaitGroup
 	for range 3 {
