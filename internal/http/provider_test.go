@@ -1,7 +1,6 @@
 package http
 
 import (
-	"context"
 	"errors"
 	"net/http/httptest"
 	"os"
@@ -54,12 +53,9 @@ func TestClient_understandsTheServer(t *testing.T) {
 	}
 
 	service.page.Unreachable = []instance.UnreachableHost{{Host: "h2", Reason: instance.ReasonUnreachable}}
-	short, cancel := context.WithCancel(ctx)
-	service.hook = func(context.Context) { cancel() } // no repeat
-	if _, err := p.ListByTag(short, tags); !errors.Is(err, client.ErrTransient) {
+	if _, err := p.ListByTag(ctx, tags); !errors.Is(err, client.ErrTransient) {
 		t.Errorf("a list that is not whole: %v", err)
 	}
-	service.hook = nil
 	for reason, want := range map[instance.Reason]error{
 		instance.ReasonInstanceNotFound:  client.ErrNotFound,
 		instance.ReasonHostNotConfigured: client.ErrPermanent,
