@@ -23,6 +23,7 @@ func canonicalIDs(next http.Handler) http.Handler {
 		}
 		id, tail, err := splitInstancePath(rest)
 		if err != nil {
+			recordFrom(r.Context()).route = instancesPrefix + "{id}"
 			fail(w, r, err)
 			return
 		}

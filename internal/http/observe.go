@@ -87,7 +87,10 @@ func panicText(cause any) string {
 }
 
 func (o *observer) finish(r *http.Request, rec *record, out *recorder, trail *instance.Trail, took time.Duration) {
-	route := routeOf(r.Context())
+	route := rec.route
+	if route == "" {
+		route = routeOf(r.Context())
+	}
 	status := out.status
 	if status == 0 {
 		status = http.StatusOK

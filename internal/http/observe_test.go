@@ -69,10 +69,12 @@ func TestRequestLine_success(t *testing.T) {
 	h.do(request(http.MethodGet, "/instances/hosts%2Fh1%2Fdomains%2Fproxy-1", ""))
 	h.do(request(http.MethodGet, "/instances", ""))
 	h.do(request("BREW", "/teapot", ""))
+	h.do(request(http.MethodGet, "/instances/nothing", ""))
 	want := []map[string]any{
 		{"method": "GET", "route": "/instances/{id}", "status": 200.0, "outcome": "done", "host": "h1", "instance": "proxy-1"},
 		{"method": "GET", "route": "/instances", "status": 200.0, "outcome": "done", "skipped": 2.0},
 		{"method": "other", "route": "unmatched", "status": 404.0, "outcome": "failed", "reason": "RouteNotFound", "kind": "Permanent"},
+		{"method": "GET", "route": "/instances/{id}", "status": 400.0, "outcome": "failed", "reason": "MalformedID", "kind": "Permanent"},
 	}
 	for i, line := range h.lines(t) {
 		got := only(line, "method", "route", "status", "outcome", "host", "instance", "skipped", "reason", "kind")

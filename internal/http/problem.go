@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,7 +68,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	// The client may be gone; the line of the request tells.
-	_ = json.NewEncoder(w).Encode(p)
+	_ = encodeJSON(w, p)
 }
 
 // problemOf describes err as seen by the caller whose request has ctx.

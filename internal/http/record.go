@@ -12,6 +12,8 @@ import (
 type record struct {
 	requestID string
 	caller    string
+	// route is set where a request is refused before the router has found it.
+	route string
 	// host and instance are what the request is about, as far as it is known.
 	host     string
 	instance string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 )
@@ -12,11 +13,19 @@ import (
 // out, so that what cannot be encoded is a problem and not half an answer.
 func respond(w http.ResponseWriter, r *http.Request, status int, v any) {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(v); err != nil {
+	if err := encodeJSON(&buf, v); err != nil {
 		fail(w, r, fmt.Errorf("encode answer: %w", err))
 		return
 	}
 	respondBytes(w, r, status, "application/json", buf.Bytes())
+}
+
+// encodeJSON leaves <, > and & as they are: nothing of ours is pasted into HTML,
+// and people read it.
+func encodeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }
 
 // respondBytes answers r with body.
