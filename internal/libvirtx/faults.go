@@ -31,9 +31,6 @@ func (e *overdueError) Error() string {
 	return fmt.Sprintf("%s: no answer within %s", e.what, e.limit)
 }
 
-// Timeout makes it one of the errors that say they are a timeout.
-func (e *overdueError) Timeout() bool { return true }
-
 // SourceError says that what was to be uploaded could not be read to its end:
 // the host is not to blame.
 type SourceError struct {

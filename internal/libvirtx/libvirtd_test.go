@@ -15,6 +15,8 @@ const (
 	procHostname   = 59
 	procAuthList   = 66
 	procLibVersion = 157
+	procVolUpload  = 208
+	typeStream     = 3
 )
 
 // fakeLibvirtd speaks as much of libvirt's protocol as opening and two reads take.
@@ -25,13 +27,17 @@ type fakeLibvirtd struct {
 	// mute reads and never answers; muteAfterOpen from the first call on;
 	// dropAfterOpen closes right behind the answer that ends the opening.
 	mute, muteAfterOpen, dropAfterOpen atomic.Bool
-	// openError is the number that the opening is refused with.
-	openError atomic.Uint32
+	// openError is the number that the opening is refused with, callError every
+	// call after it, uploadError an upload once its last byte has come.
+	openError, callError, uploadError atomic.Uint32
 
 	ln    net.Listener
 	mu    sync.Mutex
 	conns []net.Conn
-	work  sync.WaitGroup
+	// procs are the procedures called, uploaded what came in streams.
+	procs    []uint32
+	uploaded []byte
+	work     sync.WaitGroup
 }
 
 func serveLibvirt(t *testing.T, f *fakeLibvirtd) *fakeLibvirtd {
@@ -78,10 +84,14 @@ func (f *fakeLibvirtd) serve(conn net.Conn) {
 		if _, err := io.ReadFull(conn, header); err != nil {
 			return
 		}
-		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(header))-frameHeaderBytes); err != nil {
+		body := make([]byte, binary.BigEndian.Uint32(header)-frameHeaderBytes)
+		if _, err := io.ReadFull(conn, body); err != nil {
 			return
 		}
 		proc := binary.BigEndian.Uint32(header[12:])
+		if f.note(header, proc, body) {
+			continue
+		}
 		if f.mute.Load() || f.muteAfterOpen.Load() && proc != procAuthList && proc != procConnectOpen {
 			continue
 		}
@@ -94,9 +104,34 @@ func (f *fakeLibvirtd) serve(conn net.Conn) {
 	}
 }
 
+// note keeps what came in, and reports whether it is the middle of a stream,
+// which nobody answers, unlike its end and its sender's giving up.
+func (f *fakeLibvirtd) note(header []byte, proc uint32, body []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if binary.BigEndian.Uint32(header[16:]) != typeStream {
+		f.procs = append(f.procs, proc)
+		return false
+	}
+	f.uploaded = append(f.uploaded, body...)
+	const more = 2
+	return binary.BigEndian.Uint32(header[24:]) == more
+}
+
+// refusal is an error of that number.
+func refusal(code uint32) []byte {
+	var body []byte
+	// code, domain, message "no", level, and what the library leaves unread.
+	for _, v := range []uint32{code, 0, 1, 2, 'n'<<24 | 'o'<<16, 2, 0, 0, 0, 0, 0, 0, 0} {
+		body = binary.BigEndian.AppendUint32(body, v)
+	}
+	return body
+}
+
 func (f *fakeLibvirtd) answer(header []byte, proc uint32) []byte {
 	var body []byte
-	var status uint32
+	kind := uint32(typeReply)
+	var code uint32
 	switch proc {
 	case procAuthList:
 		body = binary.BigEndian.AppendUint32(body, 0)
@@ -106,17 +141,22 @@ func (f *fakeLibvirtd) answer(header []byte, proc uint32) []byte {
 	case procLibVersion:
 		body = binary.BigEndian.AppendUint64(body, 9000000)
 	case procConnectOpen:
-		if code := f.openError.Load(); code != 0 {
-			status = 1
-			// code, domain, message "no", level, and what the library leaves unread.
-			for _, v := range []uint32{code, 0, 1, 2, 'n'<<24 | 'o'<<16, 2, 0, 0, 0, 0, 0, 0, 0} {
-				body = binary.BigEndian.AppendUint32(body, v)
-			}
+		code = f.openError.Load()
+	case procVolUpload:
+		if binary.BigEndian.Uint32(header[16:]) == typeStream {
+			kind, code = typeStream, f.uploadError.Load()
 		}
+	}
+	if proc != procAuthList && proc != procConnectOpen && f.callError.Load() != 0 {
+		code = f.callError.Load()
+	}
+	var status uint32
+	if code != 0 {
+		status, body = 1, refusal(code)
 	}
 	out := binary.BigEndian.AppendUint32(nil, uint32(frameHeaderBytes+len(body)))
 	out = append(out, header[4:16]...)
-	out = binary.BigEndian.AppendUint32(out, typeReply)
+	out = binary.BigEndian.AppendUint32(out, kind)
 	out = append(out, header[20:24]...)
 	out = binary.BigEndian.AppendUint32(out, status)
 	return append(out, body...)
