@@ -211,19 +211,35 @@ func (d *running) text(url string) string {
 	return string(body)
 }
 
-// heldMirror brings no byte until it is let go, or the request ends.
+// heldMirror brings the first half of an image, and the rest when it is let go
+// or not at all.
 type heldMirror struct{ asked, letGo chan struct{} }
 
 func (m heldMirror) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := mirror{}.RoundTrip(req)
+	if err == nil && req.Method == http.MethodGet {
+		whole := res.Body
+		res.Body = io.NopCloser(io.MultiReader(io.LimitReader(whole, mirrorImageBytes/2), hold{m, req.Context()}, whole))
+	}
+	return res, err
+}
+
+// hold is a reader that ends when its mirror is let go.
+type hold struct {
+	heldMirror
+	ctx context.Context //nolint:containedctx // a body ends with its request
+}
+
+func (h hold) Read([]byte) (int, error) {
 	select {
-	case m.asked <- struct{}{}:
+	case h.asked <- struct{}{}:
 	default:
 	}
 	select {
-	case <-m.letGo:
-		return mirror{}.RoundTrip(req)
-	case <-req.Context().Done():
-		return nil, req.Context().Err()
+	case <-h.letGo:
+		return 0, io.EOF
+	case <-h.ctx.Done():
+		return 0, h.ctx.Err()
 	}
 }
 

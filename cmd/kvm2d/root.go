@@ -8,6 +8,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
 )
 
+// The groups of commands that help shows.
+const (
+	groupDaemon = "daemon"
+	groupClient = "client"
+)
+
 // newRoot builds the whole command line.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -18,7 +24,12 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newServe(), newCheckConfig(), newCheckHost(), newVersion())
+	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "The daemon:"}, &cobra.Group{ID: groupClient, Title: "A client of a running daemon:"})
+	for _, cmd := range []*cobra.Command{newServe(), newCheckConfig(), newCheckHost()} {
+		cmd.GroupID = groupDaemon
+		root.AddCommand(cmd)
+	}
+	root.AddCommand(newList(), newGet(), newCreate(), newDelete(), newConsole(), newHealth(), newImages(), newPull(), newVersion())
 	return root
 }
 
