@@ -8,12 +8,14 @@ import (
 	libvirt "github.com/digitalocean/go-libvirt"
 )
 
-// quietFor is how long a guest whose agent did not answer is not asked again.
+// quietFor is how long a guest whose agent took too long is not asked again.
 const quietFor = 30 * time.Second
 
-// quietAgents remembers the domains whose agent did not answer, so that one
-// guest without an agent does not make every read wait. The zero value is
-// ready to use.
+// quietAgents remembers the domains whose agent let a caller wait in vain, so
+// that one hung agent does not make every read wait. What libvirt refuses at
+// once cost nobody anything and is asked again each time: an agent that is not
+// up yet (86) while its guest boots, no channel for one (74), a domain that is
+// off (55). The zero value is ready to use.
 type quietAgents struct {
 	mu    sync.Mutex
 	until map[libvirt.UUID]time.Time
@@ -43,7 +45,7 @@ func (q *quietAgents) answered(dom libvirt.UUID, late *time.Timer, err error) {
 	late.Stop()
 	answer, isAnswer := errors.AsType[libvirt.Error](err)
 	switch {
-	case isAnswer && libvirt.ErrorNumber(answer.Code) == libvirt.ErrAgentUnresponsive:
+	case isAnswer && libvirt.ErrorNumber(answer.Code) == libvirt.ErrAgentCommandTimeout:
 		q.mark(dom)
 	case err == nil:
 		q.mu.Lock()

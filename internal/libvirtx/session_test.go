@@ -3,6 +3,7 @@ package libvirtx
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -222,6 +223,45 @@ func TestAgents_waitIsShortAndRemembered(t *testing.T) {
 			t.Errorf("asked %d times in all, want 3", asked.Load())
 		}
 	})
+}
+
+// A guest that boots is refused at once, for as long as its agent is not up:
+// the first read after that must see it.
+func TestAgents_onlyWaitingInVainIsRemembered(t *testing.T) {
+	for _, tc := range []struct {
+		number    libvirt.ErrorNumber
+		takes     time.Duration
+		wantAsked int32
+	}{
+		{libvirt.ErrAgentUnresponsive, time.Millisecond, 2},
+		{libvirt.ErrAgentUnresponsive, 5 * time.Second, 1},
+		{libvirt.ErrAgentUnsynced, time.Millisecond, 2},
+		{libvirt.ErrAgentCommandTimeout, time.Second, 1},
+		{libvirt.ErrArgumentUnsupported, time.Millisecond, 2},
+		{libvirt.ErrOperationInvalid, time.Millisecond, 2},
+		{libvirt.ErrOk, 3 * time.Second, 2}, // late, yet it answers
+	} {
+		t.Run(fmt.Sprintf("%d after %v", tc.number, tc.takes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int32
+				l := newTestLink(t, LinkOptions{Connector: always(func(*fakeConn, string) error {
+					asked.Add(1)
+					time.Sleep(tc.takes)
+					if tc.number == libvirt.ErrOk {
+						return nil
+					}
+					return libvirt.Error{Code: uint32(tc.number)}
+				})})
+				for range 2 {
+					_, _ = l.Backend().DomainInterfaceAddresses(t.Context(), libvirt.Domain{Name: "guest"}, libvirt.DomainInterfaceAddressesSrcAgent)
+					time.Sleep(6 * time.Second)
+				}
+				if got := asked.Load(); got != tc.wantAsked {
+					t.Errorf("asked %d times, want %d", got, tc.wantAsked)
+				}
+			})
+		})
+	}
 }
 
 func TestAgents_slotWaitCountsAndBlamesNobody(t *testing.T) {
