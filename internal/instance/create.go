@@ -111,6 +111,9 @@ func (s *Service) resolve(spec Spec) (request, error) {
 	if req.image, ok = catalog.Images[spec.Image]; !ok {
 		return request{}, unknown(ReasonUnknownImage, "image", spec.Image, spec.Name, catalog.Images)
 	}
+	if req.image.Firmware == "" {
+		req.image.Firmware = FirmwareUEFI
+	}
 	if req.size, ok = catalog.Sizes[spec.Size]; !ok {
 		return request{}, unknown(ReasonUnknownSize, "size", spec.Size, spec.Name, catalog.Sizes)
 	}
