@@ -25,7 +25,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddGroup(&cobra.Group{ID: groupDaemon, Title: "The daemon:"}, &cobra.Group{ID: groupClient, Title: "A client of a running daemon:"})
-	for _, cmd := range []*cobra.Command{newServe(), newCheckConfig(), newCheckHost()} {
+	for _, cmd := range []*cobra.Command{newServe(), newCheckConfig(), newCheckHost(), newConfigSchema()} {
 		cmd.GroupID = groupDaemon
 		root.AddCommand(cmd)
 	}

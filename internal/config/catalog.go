@@ -26,11 +26,6 @@ func (r *report) images(images map[string]Image) {
 		}
 		r.digest(at+".sha256", img.SHA256, 256)
 		r.digest(at+".sha512", img.SHA512, 512)
-		r.oneOf(at+".firmware", img.Firmware, "uefi", "bios")
-		if img.Format != "" || r.has(at+".format") {
-			r.oneOf(at+".format", img.Format, "qcow2", "raw")
-		}
-		r.between(at+".decompressLimitGiB", img.DecompressLimitGiB, 0, 1<<16)
 	}
 }
 
@@ -48,12 +43,8 @@ func (r *report) digest(at, got string, bits int) {
 }
 
 func (r *report) sizes(sizes map[string]Size) {
-	for name, s := range sizes {
-		at := join("kvm2.sizes", name)
-		r.named(at, name)
-		r.between(at+".vcpus", s.VCPUs, 1, 1024)
-		r.between(at+".memoryMiB", s.MemoryMiB, 64, 1<<24)
-		r.between(at+".diskGiB", s.DiskGiB, 0, 1<<16)
+	for name := range sizes {
+		r.named(join("kvm2.sizes", name), name)
 	}
 }
 

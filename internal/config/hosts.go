@@ -66,7 +66,6 @@ func (r *report) guests(at string, h *Host) {
 	case h.Network != "" && !nameRE.MatchString(h.Network):
 		r.fault(at+".network", "want the name of a libvirt network")
 	}
-	r.oneOf(at+".domainType", h.DomainType, "auto", "kvm", "qemu")
 	r.absolute(at+".emulator", h.Emulator)
 	r.absolute(at+".socket", h.Socket)
 }

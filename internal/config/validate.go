@@ -4,11 +4,10 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
@@ -18,9 +17,7 @@ const labelRule = "want a DNS label: 1 to 63 of a-z, 0-9 and -, starting and end
 // validate adds a fault for every value that cannot be used.
 func validate(cfg *Config, r *report) {
 	r.server(&cfg.Server)
-	r.timeouts(&cfg.Timeouts)
-	r.limits(&cfg.Limits)
-	r.within("probeInterval", cfg.ProbeInterval, time.Second, 24*time.Hour)
+	r.bounds(reflect.ValueOf(cfg).Elem(), "")
 	if r.label("kvm2.owner", cfg.KVM2.Owner); !r.has("kvm2") {
 		r.fault("kvm2", "missing: it holds hosts, images, sizes and placements")
 		return
@@ -69,7 +66,6 @@ func (r *report) tokenReview(t *TokenReviewAuth) {
 			r.fault(entry+".serviceAccount", "want namespace/name")
 		}
 		r.unique(seen, a.ServiceAccount, i, at+".allow", ".serviceAccount")
-		r.role(entry+".role", a.Role)
 	}
 }
 
@@ -84,28 +80,7 @@ func (r *report) clientCert(c *ClientCertAuth, tls bool) {
 		entry := item(at+".allow", i)
 		r.required(entry+".name", a.Name)
 		r.unique(seen, a.Name, i, at+".allow", ".name")
-		r.role(entry+".role", a.Role)
 	}
-}
-
-func (r *report) timeouts(t *Timeouts) {
-	r.within("timeouts.dial", t.Dial, 100*time.Millisecond, 5*time.Minute)
-	r.within("timeouts.call", t.Call, 100*time.Millisecond, 10*time.Minute)
-	r.within("timeouts.start", t.Start, time.Second, time.Hour)
-	r.within("timeouts.agent", t.Agent, 100*time.Millisecond, time.Minute)
-	r.within("timeouts.stall", t.Stall, time.Second, time.Hour)
-	r.within("timeouts.drain", t.Drain, 0, time.Hour)
-	if t.Transfer != 0 {
-		r.within("timeouts.transfer", t.Transfer, time.Second, 7*24*time.Hour)
-	}
-}
-
-func (r *report) limits(l *Limits) {
-	r.within("limits.createWait", l.CreateWait, time.Second, 24*time.Hour)
-	r.between("limits.createsPerHost", l.CreatesPerHost, 1, 100)
-	r.between("limits.requests", l.Requests, 1, 100_000)
-	r.between("limits.requestBodyMiB", l.RequestBodyMiB, 1, 64)
-	r.between("limits.transferBufferMiB", l.TransferBufferMiB, 4, 4096)
 }
 
 // listen checks host:port; an empty host means every address.
@@ -128,31 +103,6 @@ func (r *report) label(at, value string) {
 		r.fault(at, "missing")
 	case !instance.ValidLabel(value):
 		r.fault(at, "%s", labelRule)
-	}
-}
-
-func (r *report) within(at string, got, low, high time.Duration) {
-	if got < low || got > high {
-		r.fault(at, "want %v to %v, got %v", low, high, got)
-	}
-}
-
-func (r *report) between(at string, got, low, high int) {
-	if got < low || got > high {
-		r.fault(at, "want %d to %d, got %d", low, high, got)
-	}
-}
-
-func (r *report) role(at string, role Role) {
-	if role != RoleFull && role != RoleRead {
-		r.fault(at, "want full or read")
-	}
-}
-
-// oneOf checks a word against those allowed.
-func (r *report) oneOf(at, got string, want ...string) {
-	if !slices.Contains(want, got) {
-		r.fault(at, "want %s", strings.Join(want, " or "))
 	}
 }
 
