@@ -99,7 +99,7 @@ func (s *Service) resolve(spec Spec) (request, error) {
 	catalog := s.catalog.Load()
 	placement, ok := catalog.Placements[spec.Placement]
 	if !ok {
-		return request{}, unknown(ReasonUnknownPlacement, "placement", spec.Placement, spec.Name, catalog.Placements)
+		return request{}, unknown(ReasonUnknownPlacement, "placement", spec.Name, catalog.Placements)
 	}
 	if spec.Image == "" {
 		spec.Image = placement.Image
@@ -109,29 +109,24 @@ func (s *Service) resolve(spec Spec) (request, error) {
 	}
 	req := request{spec: spec, id: ID{Host: placement.Host, Name: spec.Name}}
 	if req.image, ok = catalog.Images[spec.Image]; !ok {
-		return request{}, unknown(ReasonUnknownImage, "image", spec.Image, spec.Name, catalog.Images)
+		return request{}, unknown(ReasonUnknownImage, "image", spec.Name, catalog.Images)
 	}
 	if req.image.Firmware == "" {
 		req.image.Firmware = FirmwareUEFI
 	}
 	if req.size, ok = catalog.Sizes[spec.Size]; !ok {
-		return request{}, unknown(ReasonUnknownSize, "size", spec.Size, spec.Name, catalog.Sizes)
+		return request{}, unknown(ReasonUnknownSize, "size", spec.Name, catalog.Sizes)
 	}
 	var err error
 	req.host, err = s.host("create instance", req.id)
 	return req, err
 }
 
-// maxShownBytes bounds how much of an unknown name an error repeats.
-const maxShownBytes = 64
-
-func unknown[T any](r Reason, noun, got, name string, known map[string]T) *Error {
-	shown := "of that name"
-	if ValidLabel(got) || tagKeyRE.MatchString(got) && len(got) <= maxShownBytes {
-		shown = got
-	}
+// unknown names what there is instead. What was asked for is not repeated: it is
+// a value of the request, and may be a secret in the wrong place.
+func unknown[T any](r Reason, noun, name string, known map[string]T) *Error {
 	return &Error{
 		Reason: r, Op: "create instance", Instance: name,
-		Detail: "no " + noun + " " + shown + "; known are " + listed(slices.Sorted(maps.Keys(known))),
+		Detail: "unknown " + noun + "; known are " + listed(slices.Sorted(maps.Keys(known))),
 	}
 }

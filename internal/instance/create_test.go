@@ -116,6 +116,9 @@ func TestCreate_rejectsUnknownPlacement(t *testing.T) {
 			if !errors.Is(err, instance.Permanent) || !strings.Contains(err.Error(), tt.known) {
 				t.Errorf("got %v, want it Permanent and naming %s", err, tt.known)
 			}
+			if strings.Contains(err.Error(), "nowhere") || strings.Contains(err.Error(), "windows") || strings.Contains(err.Error(), "huge") {
+				t.Errorf("got %v: it repeats a value of the request", err)
+			}
 		})
 	}
 	if got := w.host().calls.Load(); got != 0 {

@@ -39,7 +39,7 @@ func (s *Service) PullImage(ctx context.Context, name, host string) error {
 	const op = "pull image"
 	img, ok := s.catalog.Load().Images[name]
 	if !ok {
-		return s.unknownImage(op, name)
+		return s.unknownImage(op)
 	}
 	hosts, err := s.hostsNamed(op, host)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) RemoveImage(ctx context.Context, name, host, identity string) 
 	img, ok := s.catalog.Load().Images[name]
 	if !ok {
 		if identity == "" || !ValidLabel(name) {
-			return s.unknownImage(op, name)
+			return s.unknownImage(op)
 		}
 		img = Image{Name: name}
 	}
@@ -73,8 +73,8 @@ func (s *Service) RemoveImage(ctx context.Context, name, host, identity string) 
 	})
 }
 
-func (s *Service) unknownImage(op, name string) *Error {
-	e := unknown(ReasonUnknownImage, "image", name, "", s.catalog.Load().Images)
+func (s *Service) unknownImage(op string) *Error {
+	e := unknown(ReasonUnknownImage, "image", "", s.catalog.Load().Images)
 	e.Op = op
 	return e
 }
