@@ -35,6 +35,7 @@ type Link struct {
 	observe observer
 	quiet   quietAgents
 	warm    map[lane]*warm
+	usage   usage
 
 	// closing is closed by Close, and with it every session and dial ends.
 	closing chan struct{}
@@ -94,6 +95,8 @@ func (l *Link) Backend() Backend {
 // The dial is a new one: a failure that others met before is not asked. The
 // Backend is not to be used after fn.
 func (l *Link) Fresh(ctx context.Context, fn func(context.Context, Backend) error) error {
+	l.usage.begin()
+	defer l.usage.end()
 	s, err := l.open(ctx, laneFresh)
 	if err != nil {
 		return err
@@ -117,6 +120,8 @@ func (l *Link) Close() error {
 
 // do chooses the session for a call.
 func (l *Link) do(ctx context.Context, c call, fn rpc) error {
+	l.usage.begin()
+	defer l.usage.end()
 	switch c.lane {
 	case laneTransfer:
 		s, err := l.open(ctx, laneTransfer)
