@@ -23,6 +23,8 @@ import (
 type appOptions struct {
 	Config   *config.Config
 	Backends backends
+	// File is where Config came from, to be read again at run time.
+	File configFile
 	// InsecureNoAuth lets everybody in, on every address.
 	InsecureNoAuth bool
 	Log            *slog.Logger
@@ -110,6 +112,7 @@ func (a *app) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	newReloader(a.File, hosts, service.SetCatalog, a.Log, a.registry).start(ctx, a.life)
 	newProber(service, a.Config.ProbeInterval, a.Log, a.registry).start(ctx, a.life)
 	return a.startAPI(ctx, service, apiListener)
 }
@@ -131,33 +134,25 @@ func (a *app) listen(ctx context.Context, name, address string) (net.Listener, e
 }
 
 // startHosts makes the configured hosts and their links; nothing is dialled.
-func (a *app) startHosts() (*libvirtx.Hosts, error) {
+func (a *app) startHosts() (*fleet, error) {
 	metrics := libvirtx.NewMetrics(a.registry)
-	hosts := make([]*libvirtx.Host, 0, len(a.Config.KVM2.Hosts))
-	for _, h := range a.Config.KVM2.Hosts {
-		host, err := a.newHost(h, metrics)
-		if err != nil {
-			return nil, fmt.Errorf("set up host %s: %w", h.Name, err)
-		}
-		hosts = append(hosts, host)
-	}
-	all := libvirtx.NewHosts(hosts)
-	return all, nil
+	hosts := newFleet(func(h config.Host) (*libvirtx.Link, error) { return a.newLink(h, metrics) }, a.newHost)
+	a.life.onStop("hosts", func(context.Context) error { return hosts.Close() })
+	return hosts, hosts.apply(a.Config.KVM2.Hosts)
 }
 
-func (a *app) newHost(h config.Host, metrics *libvirtx.Metrics) (*libvirtx.Host, error) {
+func (a *app) newLink(h config.Host, metrics *libvirtx.Metrics) (*libvirtx.Link, error) {
 	connector, err := a.Backends.connector(h)
 	if err != nil {
 		return nil, err
 	}
-	link, err := libvirtx.NewLink(libvirtx.LinkOptions{
+	return libvirtx.NewLink(libvirtx.LinkOptions{
 		Host: h.Name, Connector: connector, Limits: limitsOf(a.Config.Timeouts),
 		Log: a.Log, Tracer: a.tracer, Metrics: metrics,
 	})
-	if err != nil {
-		return nil, err
-	}
-	a.life.onStop("link to "+h.Name, func(context.Context) error { return link.Close() })
+}
+
+func (a *app) newHost(h config.Host, link *libvirtx.Link) (*libvirtx.Host, error) {
 	return libvirtx.NewHost(libvirtx.HostOptions{
 		Name: h.Name, Link: link, Owner: a.Config.KVM2.Owner, Pool: h.Pool, Bridge: h.Bridge, Network: h.Network,
 		DomainType: h.DomainType, Emulator: h.Emulator, Maintenance: h.Maintenance, User: h.Endpoint().User, Log: a.Log,
@@ -171,7 +166,7 @@ func limitsOf(t config.Timeouts) libvirtx.Limits {
 }
 
 // startService makes the image cache and the service on top of the hosts.
-func (a *app) startService(hosts *libvirtx.Hosts) (*instance.Service, error) {
+func (a *app) startService(hosts *fleet) (*instance.Service, error) {
 	cache, err := image.New(image.Options{
 		Pool: func(name string) (image.Pool, bool) {
 			h, ok := hosts.Host(name)

@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve":   cmdServe,
 			"stopped": cmdStopped,
+			"hangup":  cmdHangup,
 			"exits":   cmdExits,
 			"fetch":   cmdFetch,
 		},
@@ -163,6 +164,27 @@ func cmdStopped(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
 		ts.Fatalf("kvm2d ended with %d, want 0", code)
+	}
+}
+
+// cmdHangup sends SIGHUP and waits until the log has the line that it leads to.
+func cmdHangup(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	ts.Check(d.cmd.Process.Signal(syscall.SIGHUP))
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(d.log.Name())
+		ts.Check(err)
+		if strings.Contains(string(text), args[0]) {
+			return
+		}
+		select {
+		case <-d.done:
+			ts.Fatalf("kvm2d ended with %v:\n%s", d.cmd.ProcessState, text)
+		default:
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no line with %q within %v:\n%s", args[0], patience, text)
+		}
 	}
 }
 

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +37,12 @@ OTEL_EXPORTER_OTLP_ENDPOINT is set.
 No host is dialled before the first request or probe. On SIGTERM readyz turns
 false, requests in progress are finished within timeouts.drain, and what is left
 is cancelled; a create that was cut off goes on when it is repeated. A second
-signal ends the process at once.`,
+signal ends the process at once.
+
+On SIGHUP, and when the configuration file changes, hosts, images, sizes and
+placements are taken over from it; hosts that did not change keep their
+connections. A file with faults, or without a host that there was, changes
+nothing. Everything else in the file needs a restart.`,
 		Args: cobra.NoArgs,
 		RunE: action(func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), f, cmd.ErrOrStderr())
@@ -56,6 +64,9 @@ signal ends the process at once.`,
 
 // serve loads what f names and runs it; log lines go to w.
 func serve(ctx context.Context, f serveFlags, w io.Writer) error {
+	// Never given back: a hangup must not end the daemon, whatever it is at.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 	log, err := newLogger(w, f.logFormat, f.logLevel)
 	if err != nil {
 		return &outcome{code: exitUsage, err: err}
@@ -63,16 +74,10 @@ func serve(ctx context.Context, f serveFlags, w io.Writer) error {
 	opts := appOptions{Log: log, InsecureNoAuth: f.insecureNoAuth}
 	if f.simulate {
 		opts.Config, opts.Backends = simulated()
-	} else {
-		var warnings []config.Fault
-		if opts.Config, warnings, err = config.Load(f.config); err != nil {
-			return err
-		}
-		opts.Backends = realBackends()
-		for _, fault := range append(warnings, opts.Config.CheckFiles()...) {
-			log.Warn("configuration", "file", f.config, "key", fault.Path, "line", fault.Line, "warning", fault.Text)
-		}
+	} else if err := loadInto(ctx, &opts, f.config); err != nil {
+		return err
 	}
+	opts.File.hangups = hangups
 	if f.listen != "" {
 		opts.Config.Server.Listen = f.listen
 	}
@@ -80,4 +85,21 @@ func serve(ctx context.Context, f serveFlags, w io.Writer) error {
 		opts.Config.Server.AdminListen = f.adminListen
 	}
 	return run(ctx, opts)
+}
+
+// loadInto reads the configuration file, and says what an operator should know of it.
+func loadInto(ctx context.Context, opts *appOptions, path string) error {
+	content, err := config.Read(path)
+	if err != nil {
+		return err
+	}
+	cfg, warnings, err := config.Parse(path, content)
+	if err != nil {
+		return err
+	}
+	logWarnings(ctx, opts.Log.With("file", path), append(warnings, cfg.CheckFiles()...))
+	opts.Backends = realBackends()
+	opts.File = configFile{path: path, content: content, loaded: *cfg, every: lookEvery}
+	opts.Config = cfg
+	return nil
 }

@@ -19,11 +19,20 @@ const maxFileBytes = 1 << 20
 // know and may want. A file that cannot be read gives the error of the file
 // system; one that is wrong gives a *FaultsError with every fault.
 func Load(path string) (cfg *Config, warnings []Fault, err error) {
-	data, err := read(path)
+	data, err := Read(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read configuration: %w", err)
+		return nil, nil, err
 	}
 	return Parse(path, data)
+}
+
+// Read returns the content of the file at path, or the error of the file system.
+func Read(path string) ([]byte, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return data, nil
 }
 
 func read(path string) ([]byte, error) {
