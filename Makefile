@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab build demo demo-down
+.PHONY: help all generate fmt lint test test-unit test-lab test-faults build demo demo-down
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test-unit: ## Unit tests only
 
 test-lab: ## Tests against two real libvirt hosts only
 	@scripts/test lab
+
+test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
+	@test/faults/run
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
