@@ -28,6 +28,8 @@ type appOptions struct {
 	// InsecureNoAuth lets everybody in, on every address.
 	InsecureNoAuth bool
 	Log            *slog.Logger
+	// Level changes how much Log writes.
+	Level *levelSwitch
 	// Ready, when set, is called once with the addresses that are listened on.
 	Ready func(api, admin net.Addr)
 }

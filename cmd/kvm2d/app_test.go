@@ -82,11 +82,11 @@ func startDaemon(t *testing.T, adjust func(*appOptions)) *running {
 
 func simulatedOptions(t *testing.T, log io.Writer) appOptions {
 	t.Helper()
-	logger, err := newLogger(log, "json", "detail")
+	logger, level, err := newLogger(log, "json", "detail")
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := appOptions{Log: logger}
+	opts := appOptions{Log: logger, Level: level}
 	opts.Config, opts.Backends = simulated()
 	opts.Config.Server.Listen, opts.Config.Server.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 	return opts

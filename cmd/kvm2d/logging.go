@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,20 +25,25 @@ var logLevels = []struct {
 	{"error", slog.LevelError},
 }
 
-// newLogger returns a logger that writes to w; format is json or text.
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+// newLogger returns a logger that writes to w, and the switch of its level;
+// format is json or text.
+func newLogger(w io.Writer, format, level string) (*slog.Logger, *levelSwitch, error) {
 	lvl, err := parseLevel(level)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	opts := &slog.HandlerOptions{Level: lvl, ReplaceAttr: nameDetail}
+	ls := &levelSwitch{}
+	ls.level.Set(lvl)
+	opts := &slog.HandlerOptions{Level: &ls.level, ReplaceAttr: nameDetail}
 	switch format {
 	case "json":
-		return slog.New(contextHandler{slog.NewJSONHandler(w, opts)}), nil
+		ls.log = slog.New(contextHandler{slog.NewJSONHandler(w, opts)})
 	case "text":
-		return slog.New(contextHandler{slog.NewTextHandler(w, opts)}), nil
+		ls.log = slog.New(contextHandler{slog.NewTextHandler(w, opts)})
+	default:
+		return nil, nil, fmt.Errorf("log format %q: want json or text", format)
 	}
-	return nil, fmt.Errorf("log format %q: want json or text", format)
+	return ls.log, ls, nil
 }
 
 func parseLevel(word string) (slog.Level, error) {
@@ -46,7 +52,43 @@ func parseLevel(word string) (slog.Level, error) {
 			return l.level, nil
 		}
 	}
-	return 0, fmt.Errorf("log level %q: want detail, debug, info, warn or error", word)
+	return 0, errors.New("log level: want detail, debug, info, warn or error")
+}
+
+// levelSwitch changes how much a logger writes while it is in use.
+type levelSwitch struct {
+	level slog.LevelVar
+	log   *slog.Logger
+}
+
+var _ httpapi.LogLevel = (*levelSwitch)(nil)
+
+// Level returns the word for the level in force.
+func (s *levelSwitch) Level() string {
+	return levelWord(s.level.Level())
+}
+
+func levelWord(level slog.Level) string {
+	for _, l := range logLevels {
+		if l.level == level {
+			return l.word
+		}
+	}
+	return level.String()
+}
+
+// SetLevel puts another level into force, and says so in a line that the more
+// talkative of the two lets through.
+func (s *levelSwitch) SetLevel(word string) error {
+	to, err := parseLevel(word)
+	if err != nil {
+		return err
+	}
+	from := s.level.Level()
+	s.level.Set(min(from, to))
+	s.log.Info("log level changed", "from", levelWord(from), "to", word)
+	s.level.Set(to)
+	return nil
 }
 
 // nameDetail gives the level below Debug its name.

@@ -55,7 +55,7 @@ nothing. Everything else in the file needs a restart.`,
 	flags.StringVar(&f.adminListen, "admin-listen", "", "`address` of livez, readyz and metrics, instead of the configured one")
 	flags.BoolVar(&f.insecureNoAuth, "insecure-no-auth", false, "let everybody in on an address that is not loopback")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
-	flags.StringVar(&f.logLevel, "log-level", "info", "detail, debug, info, warn or error")
+	flags.StringVar(&f.logLevel, "log-level", "info", "detail, debug, info, warn or error; changed at run time with PUT /loglevel on the admin listener")
 	cmd.MarkFlagsMutuallyExclusive("config", "simulate")
 	cmd.MarkFlagsOneRequired("config", "simulate")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
@@ -67,11 +67,11 @@ func serve(ctx context.Context, f serveFlags, w io.Writer) error {
 	// Never given back: a hangup must not end the daemon, whatever it is at.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	log, err := newLogger(w, f.logFormat, f.logLevel)
+	log, level, err := newLogger(w, f.logFormat, f.logLevel)
 	if err != nil {
 		return &outcome{code: exitUsage, err: err}
 	}
-	opts := appOptions{Log: log, InsecureNoAuth: f.insecureNoAuth}
+	opts := appOptions{Log: log, Level: level, InsecureNoAuth: f.insecureNoAuth}
 	if f.simulate {
 		opts.Config, opts.Backends = simulated()
 	} else if err := loadInto(ctx, &opts, f.config); err != nil {
@@ -97,7 +97,7 @@ func loadInto(ctx context.Context, opts *appOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	logWarnings(ctx, opts.Log.With("file", path), append(warnings, cfg.CheckFiles()...))
+	logWarnings(ctx, opts.Log.With("file", path), append(warnings, cfg.CheckFiles(sshFiles)...))
 	opts.Backends = realBackends()
 	opts.File = configFile{path: path, content: content, loaded: *cfg, every: lookEvery}
 	opts.Config = cfg

@@ -14,10 +14,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
-// startAdmin serves livez, readyz and metrics; not ready yet.
+// startAdmin serves livez, readyz, metrics and loglevel; not ready yet.
 func (a *app) startAdmin(ctx context.Context, l net.Listener) {
 	metrics := promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry})
-	handler := httpapi.AdminHandler(&a.readiness, metrics, a.Config.Server.Pprof)
+	handler := httpapi.AdminHandler(httpapi.AdminOptions{
+		Readiness: &a.readiness, Metrics: metrics, LogLevel: a.Level, Pprof: a.Config.Server.Pprof,
+	})
 	a.admin = l.Addr()
 	a.serve(ctx, "admin server", l, handler, nil)
 }

@@ -35,9 +35,20 @@ func (s *Readiness) check() error {
 	}
 }
 
-// AdminHandler returns the admin listener's routes: /livez, /readyz, /metrics
-// (served by metrics) and, when pprofOn, /debug/pprof. It has no authentication.
-func AdminHandler(readiness *Readiness, metrics http.Handler, pprofOn bool) http.Handler {
+// AdminOptions are what the admin listener serves. All but Pprof are required.
+type AdminOptions struct {
+	Readiness *Readiness
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// LogLevel is shown, and changed from this machine.
+	LogLevel LogLevel
+	// Pprof serves /debug/pprof too.
+	Pprof bool
+}
+
+// AdminHandler returns the admin listener's routes: /livez, /readyz, /metrics,
+// /loglevel and, when that is on, /debug/pprof. It has no authentication.
+func AdminHandler(o AdminOptions) http.Handler {
 	r := chi.NewRouter()
 	r.Use(identified, fixedHeaders, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -48,14 +59,17 @@ func AdminHandler(readiness *Readiness, metrics http.Handler, pprofOn bool) http
 		respondBytes(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	})
 	r.Get("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := readiness.check(); err != nil {
+		if err := o.Readiness.check(); err != nil {
 			fail(w, r, err)
 			return
 		}
 		respondBytes(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	})
-	r.Method(http.MethodGet, "/metrics", metrics)
-	if pprofOn {
+	r.Method(http.MethodGet, "/metrics", o.Metrics)
+	level := logLevelHandler{o.LogLevel}
+	r.Get("/loglevel", level.get)
+	r.Put("/loglevel", level.put)
+	if o.Pprof {
 		r.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		r.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		r.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

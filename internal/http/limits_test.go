@@ -263,7 +263,7 @@ func TestAdmin_routes(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody))
 		return w
 	}
-	h := AdminHandler(ready, metrics, false)
+	h := AdminHandler(AdminOptions{Readiness: ready, Metrics: metrics, LogLevel: &word{}})
 	if w := get(h, http.MethodGet, "/livez"); w.Code != 200 || w.Body.String() != "ok\n" {
 		t.Errorf("livez: %d %s", w.Code, w.Body)
 	}
@@ -289,7 +289,7 @@ func TestAdmin_routes(t *testing.T) {
 	wantProblem(t, get(h, http.MethodGet, "/debug/pprof/"), 404, instance.ReasonRouteNotFound)
 	wantProblem(t, get(h, http.MethodGet, "/instances"), 404, instance.ReasonRouteNotFound)
 	wantProblem(t, get(h, http.MethodPost, "/livez"), 405, instance.ReasonMethodNotAllowed)
-	debug := AdminHandler(ready, metrics, true)
+	debug := AdminHandler(AdminOptions{Readiness: ready, Metrics: metrics, LogLevel: &word{}, Pprof: true})
 	for _, target := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
 		if w := get(debug, http.MethodGet, target); w.Code != 200 {
 			t.Errorf("%s: %d", target, w.Code)
