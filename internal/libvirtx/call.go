@@ -3,6 +3,7 @@ package libvirtx
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	libvirt "github.com/digitalocean/go-libvirt"
@@ -34,7 +35,8 @@ type limitKind int
 const (
 	limitCall limitKind = iota
 	limitStart
-	// limitPace is Stall, counted anew at each progress, within Transfer.
+	// limitPace is Stall, counted anew at each progress and not while the
+	// transfer waits for its source, within Transfer.
 	limitPace
 )
 
@@ -60,6 +62,8 @@ type rpc func(ctx context.Context, b Backend, in inflight) error
 type inflight struct {
 	// progress puts off the end of a call that goes by limitPace.
 	progress func()
+	// wait does so until the next progress: what is awaited has limits of its own.
+	wait func()
 	// spawn runs something that the call needs and the session waits for;
 	// false when the session has ended.
 	spawn func(func()) bool
@@ -99,12 +103,16 @@ func newClock(l Limits, kind limitKind) *clock {
 	return c
 }
 
-// progress is for the goroutine that makes the call.
-func (c *clock) progress() {
+// progress, like wait, is for the goroutine that makes the call.
+func (c *clock) progress() { c.extend(c.stall) }
+
+func (c *clock) wait() { c.extend(math.MaxInt64) }
+
+// extend gives a call by limitPace so much more time, within its total.
+func (c *clock) extend(left time.Duration) {
 	if c.kind != limitPace {
 		return
 	}
-	left := c.stall
 	if !c.end.IsZero() {
 		left = min(left, time.Until(c.end))
 	}

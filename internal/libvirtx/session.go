@@ -49,7 +49,7 @@ func (s *session) do(ctx context.Context, c call, fn rpc) error {
 		defer clk.timer.Stop()
 		defer cancel(nil)
 		defer close(a.done)
-		a.err = fn(runCtx, s.conn, inflight{progress: clk.progress, spawn: s.spawn})
+		a.err = fn(runCtx, s.conn, inflight{progress: clk.progress, wait: clk.wait, spawn: s.spawn})
 	})
 	if !started {
 		clk.timer.Stop()

@@ -20,8 +20,11 @@ const chunkBytes = 256 << 10
 // blocked.
 type source struct {
 	// done is closed when the transfer is to stop, for the reason that cause gives.
-	done     <-chan struct{}
-	cause    func() error
+	done  <-chan struct{}
+	cause func() error
+	// wait and progress tell the clock for whom the transfer waits: for its
+	// source, or for the host again.
+	wait     func()
 	progress func()
 	filled   chan chunk
 	free     chan []byte
@@ -40,6 +43,7 @@ func newSource(ctx context.Context, src io.Reader, length uint64, in inflight) (
 	s := &source{
 		done:     ctx.Done(),
 		cause:    func() error { return context.Cause(ctx) },
+		wait:     in.wait,
 		progress: in.progress,
 		filled:   make(chan chunk, 2),
 		free:     make(chan []byte, 2),
@@ -81,7 +85,8 @@ func (s *source) pump(src io.Reader, left uint64) {
 
 // Read hands on what the pump read. What precedes an error is not worth sending.
 func (s *source) Read(p []byte) (int, error) {
-	s.progress()
+	s.wait()
+	defer s.progress()
 	if len(s.current) == 0 {
 		if err := s.next(); err != nil {
 			return 0, err
@@ -92,7 +97,6 @@ func (s *source) Read(p []byte) (int, error) {
 	if len(s.current) == 0 {
 		s.free <- s.whole
 	}
-	s.progress()
 	return n, nil
 }
 

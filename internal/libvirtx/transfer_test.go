@@ -196,6 +196,51 @@ func TestUpload_limits(t *testing.T) {
 	}
 }
 
+// slowSource takes its time for every byte, and fails with err after the last.
+type slowSource struct {
+	every time.Duration
+	left  int
+	err   error
+}
+
+func (s *slowSource) Read(p []byte) (int, error) {
+	time.Sleep(s.every)
+	if s.left == 0 {
+		return 0, s.err
+	}
+	s.left--
+	return copy(p, "x"), nil
+}
+
+// How slow a source may be is its own business: the stall limit is for the host.
+func TestUpload_waitsForItsSource(t *testing.T) {
+	tooSlow := errors.New("the source has limits of its own")
+	for name, row := range map[string]struct {
+		src    *slowSource
+		limits Limits
+		want   error
+	}{
+		"a byte at a time":     {&slowSource{every: 50 * time.Second, left: 100}, Limits{}, nil},
+		"a long silence":       {&slowSource{every: 10 * time.Minute, left: 100}, Limits{}, nil},
+		"silence, then a word": {&slowSource{every: 61 * time.Second, left: 1, err: tooSlow}, Limits{}, tooSlow},
+		"past its total":       {&slowSource{every: 50 * time.Second, left: 100}, Limits{Transfer: 20 * time.Minute}, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTestLink(t, LinkOptions{Limits: row.limits, Connector: &fakeConnector{next: func(context.Context, int) (Conn, error) {
+					return uploader{newFakeConn(nil), func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }}, nil
+				}}})
+				err := l.Backend().StorageVolUpload(t.Context(), libvirt.StorageVol{}, row.src, 0, 100)
+				if errors.Is(row.want, context.DeadlineExceeded) {
+					wantTimeout(t, err)
+				} else if !errors.Is(err, row.want) {
+					t.Errorf("got %v, want %v", err, row.want)
+				}
+			})
+		})
+	}
+}
+
 // downloader sends chunks until its connection is closed.
 type downloader struct {
 	*fakeConn
