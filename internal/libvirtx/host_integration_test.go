@@ -109,6 +109,7 @@ func baseImage(t *testing.T, h *libvirtx.Host) instance.Volume {
 		return v
 	}
 	req := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, env(t, "IMAGE_URL"), http.NoBody))
+	req.Close = true // an idle connection would look like a leak
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
