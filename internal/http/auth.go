@@ -36,7 +36,7 @@ type Principal struct {
 
 // Credentials are what came with a request.
 type Credentials struct {
-	// Token is the bearer token, "" without.
+	// Token is the bearer token, or the password that a browser sends for a page; "" without.
 	Token string
 	// Peer is the client certificate, verified against the configured CA; nil without.
 	Peer *x509.Certificate
@@ -69,7 +69,7 @@ func (g *gate) middleware(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			if instance.ReasonOf(err) == instance.ReasonUnauthorized {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="kvm2d"`)
+				challenge(w.Header(), r)
 			}
 			fail(w, r, err)
 			return
@@ -98,11 +98,22 @@ func (g *gate) identify(r *http.Request) (Principal, error) {
 	return Principal{}, instance.Errorf(instance.ReasonUnauthorized, "no known token or client certificate came with the request")
 }
 
+// challenge says how to authenticate; a browser asks its user for a password
+// where it may come with one.
+func challenge(h http.Header, r *http.Request) {
+	h.Set("WWW-Authenticate", `Bearer realm="kvm2d"`)
+	if isPage(r.URL.Path) {
+		h.Add("WWW-Authenticate", `Basic realm="kvm2d: any name, a token as password", charset="UTF-8"`)
+	}
+}
+
 func credentialsOf(r *http.Request) Credentials {
 	c := Credentials{Host: r.Host}
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if ok && strings.EqualFold(scheme, "Bearer") {
 		c.Token = strings.TrimSpace(token)
+	} else if _, password, ok := r.BasicAuth(); ok && isPage(r.URL.Path) {
+		c.Token = password
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.VerifiedChains[0]) > 0 {
 		c.Peer = r.TLS.VerifiedChains[0][0]

@@ -31,6 +31,9 @@ func (h *handlers) GetVersion(w http.ResponseWriter, r *http.Request) {
 }
 
 // GetOpenAPI serves GET /openapi.yaml.
-func (h *handlers) GetOpenAPI(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) GetOpenAPI(w http.ResponseWriter, r *http.Request) { serveContract(w, r) }
+
+// serveContract answers with the contract; the page that renders it reads it too.
+func serveContract(w http.ResponseWriter, r *http.Request) {
 	respondBytes(w, r, http.StatusOK, "application/yaml", api.OpenAPI)
 }

@@ -14,12 +14,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
-// newRouter builds the API's routes. The order of the middleware is part of the
-// contract: a request is counted and logged whatever becomes of it; load is
-// refused before credentials are looked at; nobody unknown learns whether a
-// path exists; ids become one form before the router sees them; and only then
-// is the request held against the contract, in front of its handler.
-func newRouter(o Options, h *handlers, v *validator, m *metrics) http.Handler {
+// newRouter builds what is in front of every route. The order of the middleware
+// is part of the contract: a request is counted and logged whatever becomes of
+// it; load is refused before credentials are looked at; nobody unknown learns
+// whether a path exists; ids become one form before the router sees them; and
+// only then is the request held against the contract, in front of its handler.
+func newRouter(o Options, v *validator, m *metrics) *chi.Mux {
 	r := chi.NewRouter()
 	r.Use(
 		otelhttp.NewMiddleware("kvm2d",
@@ -41,6 +41,11 @@ func newRouter(o Options, h *handlers, v *validator, m *metrics) http.Handler {
 		fail(w, r, instance.Errorf(instance.ReasonRouteNotFound, "this service has no such path"))
 	})
 	r.MethodNotAllowed(methodNotAllowed(r))
+	return r
+}
+
+// routeContract adds the operations of the contract to r.
+func routeContract(r chi.Router, h *handlers, v *validator) {
 	gen.HandlerWithOptions(h, gen.ChiServerOptions{
 		BaseRouter: r.With(v.middleware),
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, _ error) {
@@ -49,7 +54,6 @@ func newRouter(o Options, h *handlers, v *validator, m *metrics) http.Handler {
 			fail(w, r, invalidf("query", "a parameter cannot be read"))
 		},
 	})
-	return r
 }
 
 // fixedHeaders are on every answer.

@@ -25,6 +25,9 @@ type Options struct {
 	// Tracer makes the server spans; none when nil.
 	Tracer trace.TracerProvider
 	Build  Build
+	// Overview is what the status page shows; it must not ask a host. Nothing is
+	// known when nil.
+	Overview func() Overview
 	// MaxRequests bounds requests under way; 512 when 0.
 	MaxRequests int
 	// MaxRequestsPerCaller bounds those of one named caller; three quarters of
@@ -55,6 +58,9 @@ func (o *Options) check() error {
 func (o *Options) fill() {
 	if o.Tracer == nil {
 		o.Tracer = tracenoop.NewTracerProvider()
+	}
+	if o.Overview == nil {
+		o.Overview = func() Overview { return Overview{} }
 	}
 	o.MaxRequests = orDefault(o.MaxRequests, 512)
 	o.MaxRequestsPerCaller = orDefault(o.MaxRequestsPerCaller, max(1, o.MaxRequests-o.MaxRequests/4))
@@ -89,8 +95,12 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &handlers{service: o.Service, build: o.Build, maxWait: o.MaxWait}
-	return &Server{handler: newRouter(o, h, v, m)}, nil
+	r := newRouter(o, v, m)
+	routeContract(r, &handlers{service: o.Service, build: o.Build, maxWait: o.MaxWait}, v)
+	if err := routePages(r, o); err != nil {
+		return nil, err
+	}
+	return &Server{handler: r}, nil
 }
 
 // Handler returns the API.
