@@ -27,6 +27,9 @@ func (c *Cache) Ensure(ctx context.Context, host string, img instance.Image, dis
 	k := keyOf(host, img)
 	defer c.watch(ctx, host, pool, false)
 	base, ready, err := c.cached(ctx, pool, k, diskBytes)
+	if err == nil || ready {
+		c.metrics.asks(k, ready)
+	}
 	if err != nil || ready {
 		return base, err
 	}

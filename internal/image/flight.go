@@ -112,7 +112,7 @@ func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f 
 		err = ended(ctx, downloadOp(img), f.key.host)
 	}
 	f.base, f.err = base, onHost(vanished(err, downloadOp(img), f.key.host), f.key.host)
-	c.metrics.ended(f.key, f.err)
+	c.metrics.ended(f.key, f.progress.read().taken, f.err)
 	if f.err != nil {
 		f.span.SetStatus(codes.Error, string(instance.ReasonOf(f.err)))
 		c.failed(f.key, f.err)

@@ -9,6 +9,8 @@ import (
 // metrics are what the cache tells Prometheus. Labels are configured names and
 // reasons, so their number is bounded.
 type metrics struct {
+	asked *prometheus.CounterVec
+	bytes *prometheus.CounterVec
 	ends  *prometheus.CounterVec
 	done  *prometheus.GaugeVec
 	total *prometheus.GaugeVec
@@ -22,6 +24,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"host", "image"})
 	}
 	m := &metrics{
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvm2d_image_requests_total", Help: "Creates that asked for an image by result: hit (it was on the host), or miss.",
+		}, []string{"host", "image", "result"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvm2d_image_downloaded_bytes_total", Help: "Bytes read from sources by downloads that ended, whatever became of them.",
+		}, []string{"host", "image"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kvm2d_image_downloads_total", Help: "Image downloads that ended, by reason (Ready for success).",
 		}, []string{"host", "image", "reason"}),
@@ -33,7 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "kvm2d_image_partials_swept_total", Help: "Dead partial images that were removed from a pool.",
 		}, []string{"host"}),
 	}
-	reg.MustRegister(m.ends, m.done, m.total, m.rate, m.try, m.swept)
+	reg.MustRegister(m.asked, m.bytes, m.ends, m.done, m.total, m.rate, m.try, m.swept)
 	return m
 }
 
@@ -46,13 +54,23 @@ func (m *metrics) progress(k key, s snapshot) {
 	m.try.WithLabelValues(k.host, k.image).Set(float64(s.attempt))
 }
 
-// ended counts the end and takes the running download's figures away.
-func (m *metrics) ended(k key, err error) {
+// asks counts one create that asked for an image; hit tells that it was there.
+func (m *metrics) asks(k key, hit bool) {
+	result := "miss"
+	if hit {
+		result = "hit"
+	}
+	m.asked.WithLabelValues(k.host, k.image, result).Inc()
+}
+
+// ended counts the end, after read bytes of the source, and takes the running download's figures away.
+func (m *metrics) ended(k key, read int64, err error) {
 	reason := instance.ReasonReady
 	if err != nil {
 		reason = instance.ReasonOf(err)
 	}
 	m.ends.WithLabelValues(k.host, k.image, string(reason)).Inc()
+	m.bytes.WithLabelValues(k.host, k.image).Add(float64(read))
 	for _, g := range []*prometheus.GaugeVec{m.done, m.total, m.rate, m.try} {
 		g.DeleteLabelValues(k.host, k.image)
 	}

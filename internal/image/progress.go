@@ -15,6 +15,8 @@ type progress struct {
 	attempt   int
 	done      int64
 	total     int64
+	// taken is every byte that came, those that come again too.
+	taken int64
 
 	windowStart time.Time
 	windowBytes int64
@@ -28,6 +30,7 @@ type snapshot struct {
 	attempt        int
 	done           int64
 	total          int64
+	taken          int64
 	bytesPerSecond int64
 }
 
@@ -55,6 +58,7 @@ func (p *progress) add(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += int64(n)
+	p.taken += int64(n)
 	p.windowBytes += int64(n)
 	p.roll(time.Now())
 }
@@ -79,6 +83,6 @@ func (p *progress) read() snapshot {
 		rate = int64(float64(p.done) / elapsed.Seconds())
 	}
 	return snapshot{
-		startedAt: p.startedAt, attempt: p.attempt, done: p.done, total: p.total, bytesPerSecond: rate,
+		startedAt: p.startedAt, attempt: p.attempt, done: p.done, total: p.total, taken: p.taken, bytesPerSecond: rate,
 	}
 }

@@ -287,6 +287,9 @@ func TestDownload_metrics(t *testing.T) {
 		if got := testutil.ToFloat64(k.cache.metrics.ends.WithLabelValues(testHost, "debian", "Ready")); got != 1 {
 			t.Errorf("got %v downloads, want 1", got)
 		}
+		if got := testutil.ToFloat64(k.cache.metrics.bytes.WithLabelValues(testHost, "debian")); got != mib {
+			t.Errorf("bytes downloaded: got %v, want %v", got, mib)
+		}
 		if got := testutil.CollectAndCount(k.cache.metrics.done); got != 0 {
 			t.Errorf("got %d running downloads, want none", got)
 		}

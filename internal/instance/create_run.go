@@ -113,9 +113,11 @@ func (r *createRun) prepare(ctx context.Context) (*prepared, error) {
 	p := &prepared{diskBytes: r.req.diskBytes(), began: time.Now()}
 	err := sideBySide(ctx,
 		func(ctx context.Context) error { return r.req.host.Preflight(ctx, r.req.image.Firmware) },
-		func(ctx context.Context) (err error) {
-			p.base, err = r.images.Ensure(ctx, r.req.id.Host, r.req.image, p.diskBytes)
-			return err
+		func(ctx context.Context) error {
+			return r.timed(StepImage, func() (err error) {
+				p.base, err = r.images.Ensure(ctx, r.req.id.Host, r.req.image, p.diskBytes)
+				return err
+			})
 		})
 	if err != nil {
 		return nil, err
@@ -151,19 +153,33 @@ func (r *createRun) build(ctx context.Context, p *prepared) (Created, error) {
 		return Created{}, &Error{Reason: ReasonInternal, Op: "make a UUID", Err: err}
 	}
 	vols := &incarnation{uuid: id.String(), names: namesOf(r.owner, r.req.id.Name, id.String())}
-	if err := r.makeVolumes(ctx, p, vols); err != nil {
+	if err := r.timed(StepVolumes, func() error { return r.makeVolumes(ctx, p, vols) }); err != nil {
 		r.discard(ctx, vols)
 		if errors.Is(err, ErrVolumeExists) || ReasonOf(err) == ReasonVanished {
 			return Created{}, again("a volume changed under the create: " + err.Error())
 		}
 		return Created{}, err
 	}
-	m, err := r.define(ctx, vols)
+	var m Machine
+	err = r.timed(StepDefine, func() (err error) {
+		m, err = r.define(ctx, vols)
+		return err
+	})
 	if err != nil {
 		return Created{}, err
 	}
+	var created Created
+	err = r.timed(StepStart, func() (err error) {
+		created, err = r.boot(ctx, m)
+		return err
+	})
+	return created, err
+}
+
+// boot starts a machine that was just defined, tidies up beside that, and reads it back.
+func (r *createRun) boot(ctx context.Context, m Machine) (Created, error) {
 	r.step("start the domain")
-	err = sideBySide(ctx,
+	err := sideBySide(ctx,
 		func(ctx context.Context) error { return r.req.host.Start(ctx, m, true) },
 		func(ctx context.Context) error { return r.tidy(ctx, m) })
 	if err != nil {

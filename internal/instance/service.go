@@ -28,6 +28,9 @@ type Options struct {
 	// UnconfiguredDelete, when set, is called for each Delete that succeeds
 	// because its host is not configured: a metric's hook.
 	UnconfiguredDelete func()
+	// CreateStep, when set, is called at the end of each step of each create on a
+	// host: a metric's hook.
+	CreateStep func(host string, step CreateStep, took time.Duration, err error)
 }
 
 // Service serves the contract on the configured hosts. All methods are safe for
@@ -41,6 +44,7 @@ type Service struct {
 	createWait         time.Duration
 	log                *slog.Logger
 	unconfiguredDelete func()
+	createStep         func(host string, step CreateStep, took time.Duration, err error)
 
 	names keyLock
 	slots slots
@@ -76,6 +80,9 @@ func New(o Options) (*Service, error) {
 	if o.UnconfiguredDelete == nil {
 		o.UnconfiguredDelete = func() {}
 	}
+	if o.CreateStep == nil {
+		o.CreateStep = func(string, CreateStep, time.Duration, error) {}
+	}
 	s := &Service{
 		hosts:              o.Hosts,
 		images:             o.Images,
@@ -83,6 +90,7 @@ func New(o Options) (*Service, error) {
 		createWait:         o.CreateWait,
 		log:                o.Log,
 		unconfiguredDelete: o.UnconfiguredDelete,
+		createStep:         o.CreateStep,
 		slots:              slots{perHost: o.CreatesPerHost},
 		creates:            map[ID]*creation{},
 		perHost:            map[string]int{},
