@@ -2,10 +2,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-faults build demo demo-down
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults build demo demo-down
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
 
 all: generate fmt lint test build ## Everything, in order
 
@@ -26,6 +26,9 @@ test-unit: ## Unit tests only
 
 test-lab: ## Tests against two real libvirt hosts only
 	@scripts/test lab
+
+test-integration-kvm2: ## The contract on a real host: that of KVM2_TEST_HOST, or one made for it
+	@test/integration/run
 
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run
