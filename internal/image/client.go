@@ -17,6 +17,7 @@ import (
 const (
 	maxRedirects   = 5
 	connectTimeout = 30 * time.Second
+	maxHeaderBytes = 64 << 10
 )
 
 // Reasons for which a redirect is not followed. None shows the target, which
@@ -62,11 +63,12 @@ func newClient(transport http.RoundTripper, dns resolver) *http.Client {
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, ControlContext: refuseLocal}
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: connectTimeout,
-		DisableKeepAlives:   true,
-		DisableCompression:  true,
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    connectTimeout,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
 

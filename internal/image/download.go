@@ -60,9 +60,9 @@ func (c *Cache) openMeasured(ctx context.Context, img instance.Image, f *flight)
 		f.progress.restart(first.stream.at.offset, first.sourceBytes)
 		return first, nil
 	}
-	defer first.close()
 	f.progress.restart(first.stream.at.offset, 2*first.sourceBytes)
 	length, err := first.measure()
+	first.close() // before there is a second decoder
 	if err != nil {
 		return nil, err
 	}

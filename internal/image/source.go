@@ -162,8 +162,8 @@ func accept(op string, img instance.Image, resp *http.Response, from position) (
 	if conn.total < 0 {
 		return refuse(instance.ReasonImageUnavailable, nil, "sent no Content-Length, which is needed to know the room an image takes")
 	}
-	if conn.total == 0 {
-		return refuse(instance.ReasonImageInvalid, nil, "sent an empty file")
+	if conn.total == 0 || conn.total > maxVirtualBytes {
+		return refuse(instance.ReasonImageInvalid, nil, "has a file of %d bytes, which is no disk", conn.total)
 	}
 	return conn, nil
 }

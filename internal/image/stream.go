@@ -106,6 +106,9 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // readOnce reads from the open connection, at most until the stall limit.
 func (s *stream) readOnce(p []byte) (int, error) {
+	if left := s.at.total - s.at.offset; int64(len(p)) > left {
+		p = p[:left] // whatever else the source may send
+	}
 	begun := time.Now()
 	watchdog := time.AfterFunc(s.stall-s.idle, func() { s.conn.cancel(errStalled) })
 	n, err := s.conn.body.Read(p)
