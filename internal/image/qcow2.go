@@ -19,6 +19,9 @@ const (
 	qcow2ExtendedL2   = 1 << 4
 	qcow2Known        = qcow2Dirty | qcow2Corrupt | qcow2ExternalData | qcow2Compression | qcow2ExtendedL2
 
+	// qcow2Zstd is the only compression besides zlib, which is no feature.
+	qcow2Zstd = 1
+
 	// Limits that QEMU itself sets.
 	qcow2MaxL1Bytes       = 32 << 20
 	qcow2MaxRefcountBytes = 8 << 20
@@ -43,6 +46,7 @@ type qcow2Header struct {
 	incompatible     uint64
 	refcountOrder    uint32
 	headerBytes      uint32
+	compression      byte
 }
 
 // parseQCOW2 reads the header at the start of head and returns the virtual size
@@ -95,6 +99,9 @@ func decodeQCOW2(head []byte) (qcow2Header, error) {
 	h.incompatible = be.Uint64(head[72:])
 	h.refcountOrder = be.Uint32(head[96:])
 	h.headerBytes = be.Uint32(head[100:])
+	if h.headerBytes > qcow2V3HeaderSize && len(head) > qcow2V3HeaderSize {
+		h.compression = head[qcow2V3HeaderSize]
+	}
 	return h, nil
 }
 
@@ -112,6 +119,8 @@ func (h qcow2Header) checkFeatures() error {
 		return fmt.Errorf("qcow2 is marked corrupt")
 	case h.incompatible&^qcow2Known != 0:
 		return fmt.Errorf("qcow2 has unknown incompatible features %#x", h.incompatible&^qcow2Known)
+	case h.incompatible&qcow2Compression != 0 && h.compression != qcow2Zstd:
+		return fmt.Errorf("qcow2 has an unknown compression, %d", h.compression)
 	case h.clusterBits < 9 || h.clusterBits > 21:
 		return fmt.Errorf("qcow2 has impossible clusters of 2^%d bytes", h.clusterBits)
 	case h.headerBytes < qcow2V2HeaderSize || uint64(h.headerBytes) > h.clusterBytes():

@@ -11,6 +11,13 @@ func TestParseQCOW2_refusals(t *testing.T) {
 	be := binary.BigEndian
 	u32 := func(at int, v uint32) func([]byte) { return func(b []byte) { be.PutUint32(b[at:], v) } }
 	u64 := func(at int, v uint64) func([]byte) { return func(b []byte) { be.PutUint64(b[at:], v) } }
+	compressed := func(headerBytes uint32, kind byte) func([]byte) {
+		return func(b []byte) {
+			be.PutUint64(b[72:], qcow2Compression)
+			be.PutUint32(b[100:], headerBytes)
+			b[104] = kind
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		change func([]byte)
@@ -26,7 +33,10 @@ func TestParseQCOW2_refusals(t *testing.T) {
 		{"dirty", u64(72, qcow2Dirty), ""},
 		{"corrupt", u64(72, qcow2Corrupt), "corrupt"},
 		{"external data", u64(72, qcow2ExternalData), "external data file"},
-		{"zstd clusters", u64(72, qcow2Compression), ""},
+		{"zstd clusters", compressed(112, 1), ""},
+		{"zlib clusters, but a feature", compressed(112, 0), "compression"},
+		{"clusters compressed somehow", compressed(112, 2), "compression"},
+		{"compression behind the header", compressed(104, 1), "compression"},
 		{"extended L2, table too small for it", func(b []byte) {
 			be.PutUint64(b[72:], qcow2ExtendedL2)
 			be.PutUint64(b[24:], 2<<30)
