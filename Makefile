@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults build demo demo-down
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ test-integration-kvm2: ## The contract on a real host: that of KVM2_TEST_HOST, o
 
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run
+
+page-shots: ## Test the pages for people in a browser, and leave pictures of them in SHOTS
+	@scripts/page-shots
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d

@@ -115,8 +115,9 @@ func (a *app) start(ctx context.Context) error {
 		return err
 	}
 	newReloader(a.File, hosts, service.SetCatalog, a.Log, a.registry).start(ctx, a.life)
-	newProber(service, a.Config.ProbeInterval, a.Log, a.registry).start(ctx, a.life)
-	return a.startAPI(ctx, service, apiListener)
+	prober := newProber(service, a.Config.ProbeInterval, a.Log, a.registry)
+	prober.start(ctx, a.life)
+	return a.startAPI(ctx, service, prober, apiListener)
 }
 
 // listen takes an address.

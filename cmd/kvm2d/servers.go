@@ -24,11 +24,12 @@ func (a *app) startAdmin(ctx context.Context, l net.Listener) {
 	a.serve(ctx, "admin server", l, handler, nil)
 }
 
-// startAPI serves the API and turns ready.
-func (a *app) startAPI(ctx context.Context, service httpapi.Service, l net.Listener) error {
+// startAPI serves the API, and what the prober saw to people, and turns ready.
+func (a *app) startAPI(ctx context.Context, service httpapi.Service, prober *prober, l net.Listener) error {
 	limits := a.Config.Limits
 	server, err := httpapi.New(httpapi.Options{
 		Service: service, Auth: a.auth, Log: a.Log, Registry: a.registry, Tracer: a.telemetry.Provider,
+		Overview:    func() httpapi.Overview { return httpapi.Overview(prober.Last()) },
 		Build:       httpapi.Build{Version: a.build.Version, Commit: a.build.Revision, BuiltAt: a.build.Time},
 		MaxRequests: limits.Requests, MaxBodyBytes: int64(limits.RequestBodyMiB) << 20, MaxWait: limits.CreateWait,
 	})
