@@ -18,8 +18,8 @@ import (
 func TestFaultsMaxStartups(t *testing.T) {
 	hosts := labHosts(t)
 	h1 := hosts["h1"]
-	h1.restartSSHD(t, "-o", "MaxStartups=1")
-	t.Cleanup(func() { h1.restartSSHD(t) })
+	h1.restartSSHD("-o", "MaxStartups=1")
+	t.Cleanup(func() { h1.restartSSHD() })
 
 	t.Run("a crowd of our own", func(t *testing.T) {
 		x := newTarget(t, h1, quick, false)
@@ -35,19 +35,19 @@ func TestFaultsMaxStartups(t *testing.T) {
 	t.Run("taken", func(t *testing.T) {
 		fault{
 			name: "MaxStartups 1, taken by a stranger", proxied: true,
-			inject: func(t *testing.T, x *target) {
-				stranger, err := new(net.Dialer).DialContext(t.Context(), "tcp", x.addr)
+			inject: func(x *target) {
+				stranger, err := new(net.Dialer).DialContext(x.Context(), "tcp", x.addr)
 				if err != nil {
-					t.Fatal(err)
+					x.Fatal(err)
 				}
 				// It has its place once it is greeted.
 				if _, err := stranger.Read(make([]byte, 1)); err != nil {
-					t.Fatal(err)
+					x.Fatal(err)
 				}
 				x.stranger = stranger
 				x.proxy.cut()
 			},
-			repair: func(_ *testing.T, x *target) { _ = x.stranger.Close() },
+			repair: func(x *target) { _ = x.stranger.Close() },
 			first:  reasons(unreachable), then: reasons(unreachable), within: soonAfter, healed: healSoon,
 		}.try(t, hosts)
 	})
@@ -93,13 +93,13 @@ func TestFaultsCallerLeaves(t *testing.T) {
 	hosts := labHosts(t)
 	x := newTarget(t, hosts["h1"], quick, false)
 	row := begin(t, "libvirtd frozen, a caller leaves", x, hosts["h2"])
-	x.signal(t, "STOP", "libvirtd")
+	x.signal("STOP", "libvirtd")
 	row.ask(fault{within: time.Second}, reasons(timeout), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		return read(ctx, x)
 	})
-	x.signal(t, "CONT", "libvirtd")
+	x.signal("CONT", "libvirtd")
 	row.heal(atOnce)
 	row.end()
 }

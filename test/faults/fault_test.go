@@ -26,7 +26,7 @@ type fault struct {
 	// fault comes, not that of a read.
 	upload bool
 	// inject breaks something, repair mends it; the host is as before then.
-	inject, repair func(t *testing.T, x *target)
+	inject, repair func(x *target)
 	// first and then are the reasons of the first answer, on the session that
 	// the fault met, and of the second and a health check, which dial.
 	first, then []instance.Reason
@@ -41,6 +41,7 @@ const healSoon = 6 * time.Second
 
 // try has a row made of it.
 func (f fault) try(t *testing.T, hosts map[string]labHost) {
+	t.Helper()
 	if f.limits == (libvirtx.Limits{}) {
 		f.limits = quick
 	}
@@ -48,9 +49,12 @@ func (f fault) try(t *testing.T, hosts map[string]labHost) {
 	row := begin(t, f.name, x, hosts["h2"])
 	var outcome <-chan error
 	if f.upload {
-		outcome = uploading(t, x)
+		outcome = uploading(x)
 	}
-	f.inject(t, x)
+	// A row that ends early must not spoil the next.
+	repair := sync.OnceFunc(func() { f.repair(x) })
+	t.Cleanup(repair)
+	f.inject(x)
 	row.ask(f, f.first, func() error {
 		if f.upload {
 			return <-outcome
@@ -60,7 +64,7 @@ func (f fault) try(t *testing.T, hosts map[string]labHost) {
 	f.notBefore = 0
 	row.ask(f, f.then, func() error { return read(t.Context(), x) })
 	row.ask(f, f.then, func() error { return healthError(x.host.Check(t.Context())) })
-	f.repair(t, x)
+	repair()
 	row.heal(f.healed)
 	row.end()
 }
@@ -93,7 +97,7 @@ func begin(t *testing.T, name string, x *target, other labHost) *observation {
 			t.Fatalf("before the fault: %v", err)
 		}
 	}
-	o.goroutines[0], o.connections[0] = settled(t, x)
+	o.goroutines[0], o.connections[0] = settled(x)
 	o.bystander = startBystander(t, y)
 	return o
 }
@@ -146,7 +150,7 @@ func (o *observation) end() {
 	o.t.Helper()
 	o.bystanderCalls, o.bystanderMax = o.bystander.stop(o.t)
 	o.wait(func() bool {
-		o.goroutines[1], o.connections[1] = settled(o.t, o.x)
+		o.goroutines[1], o.connections[1] = settled(o.x)
 		return o.goroutines[0] == o.goroutines[1] && o.connections[0] == o.connections[1]
 	})
 	if o.goroutines[0] != o.goroutines[1] || o.connections[0] != o.connections[1] {
@@ -157,7 +161,7 @@ func (o *observation) end() {
 	}
 	left := 0
 	o.wait(func() bool {
-		left = o.x.connections(o.t)
+		left = o.x.connections()
 		return left == 0
 	})
 	if left > 0 {
@@ -173,12 +177,11 @@ func (o *observation) wait(ok func() bool) {
 }
 
 // settled counts goroutines and connections when two counts in a row agree.
-func settled(t *testing.T, x *target) (goroutines, connections int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+func settled(x *target) (goroutines, connections int) {
+	ctx, cancel := context.WithTimeout(x.Context(), time.Second)
 	defer cancel()
 	until(ctx, func() bool {
-		g, c := runtime.NumGoroutine(), x.connections(t)
+		g, c := runtime.NumGoroutine(), x.connections()
 		same := g == goroutines && c == connections
 		goroutines, connections = g, c
 		return same

@@ -33,51 +33,54 @@ const (
 )
 
 // startLibvirtd is as the lab starts it.
-func startLibvirtd(t *testing.T, x *target) { x.sh(t, "libvirtd --daemon </dev/null >/dev/null 2>&1") }
+func startLibvirtd(x *target) {
+	x.Helper()
+	x.sh("libvirtd --daemon </dev/null >/dev/null 2>&1")
+}
 
 var libvirtFaults = []fault{
 	{
 		name:   "libvirtd killed",
-		inject: func(t *testing.T, x *target) { x.signal(t, "KILL", "libvirtd") },
+		inject: func(x *target) { x.signal("KILL", "libvirtd") },
 		repair: startLibvirtd,
 		// A call that overtakes the end of the session learns only that it ended.
 		first: reasons(noLibvirt, unreachable), then: reasons(noLibvirt), within: atOnce, healed: healSoon,
 	},
 	{
 		name: "libvirtd killed during an upload", upload: true,
-		inject: func(t *testing.T, x *target) { x.signal(t, "KILL", "libvirtd") },
+		inject: func(x *target) { x.signal("KILL", "libvirtd") },
 		repair: startLibvirtd,
 		first:  reasons(unreachable), then: reasons(noLibvirt), within: atOnce, healed: healSoon,
 	},
 	{
 		name:   "libvirtd frozen",
-		inject: func(t *testing.T, x *target) { x.signal(t, "STOP", "libvirtd") },
-		repair: func(t *testing.T, x *target) { x.signal(t, "CONT", "libvirtd") },
+		inject: func(x *target) { x.signal("STOP", "libvirtd") },
+		repair: func(x *target) { x.signal("CONT", "libvirtd") },
 		first:  reasons(timeout), then: reasons(timeout), within: soonAfter, healed: healSoon,
 	},
 	{
 		name: "libvirtd's socket absent", proxied: true,
-		inject: func(t *testing.T, x *target) {
-			x.sh(t, "mv "+libvirtsSock+" "+libvirtsSock+".away")
+		inject: func(x *target) {
+			x.sh("mv " + libvirtsSock + " " + libvirtsSock + ".away")
 			x.proxy.cut()
 		},
-		repair: func(t *testing.T, x *target) { x.sh(t, "mv "+libvirtsSock+".away "+libvirtsSock) },
+		repair: func(x *target) { x.sh("mv " + libvirtsSock + ".away " + libvirtsSock) },
 		first:  reasons(noLibvirt, unreachable), then: reasons(noLibvirt), within: atOnce, healed: healSoon,
 	},
 	{
 		name: "libvirtd takes no more clients", proxied: true,
-		inject: func(t *testing.T, x *target) {
+		inject: func(x *target) {
 			// Ours are cut off, then a stranger has the only place.
-			y := newTarget(t, x.labHost, quick, false)
-			if err := read(t.Context(), y); err != nil {
-				t.Fatal(err)
+			y := newTarget(x.T, x.labHost, quick, false)
+			if err := read(x.Context(), y); err != nil {
+				x.Fatal(err)
 			}
 			x.stranger = y.link
-			x.sh(t, "virt-admin srv-clients-set libvirtd --max-clients 1 --max-unauth-clients 1")
+			x.sh("virt-admin srv-clients-set libvirtd --max-clients 1 --max-unauth-clients 1")
 			x.proxy.cut()
 		},
-		repair: func(t *testing.T, x *target) {
-			x.sh(t, "virt-admin srv-clients-set libvirtd --max-clients 5000 --max-unauth-clients 20")
+		repair: func(x *target) {
+			x.sh("virt-admin srv-clients-set libvirtd --max-clients 5000 --max-unauth-clients 20")
 			_ = x.stranger.Close()
 		},
 		first: reasons(timeout, unreachable), then: reasons(timeout), within: soonAfter, healed: healSoon,
@@ -87,28 +90,28 @@ var libvirtFaults = []fault{
 var sshdFaults = []fault{
 	{
 		name:   "sshd killed",
-		inject: func(t *testing.T, x *target) { x.signal(t, "KILL", "sshd") },
-		repair: func(t *testing.T, x *target) { x.startSSHD(t) },
+		inject: func(x *target) { x.signal("KILL", "sshd") },
+		repair: func(x *target) { x.startSSHD() },
 		first:  reasons(unreachable), then: reasons(unreachable), within: atOnce, healed: healSoon,
 	},
 	{
 		name: "sshd killed during an upload", upload: true,
-		inject: func(t *testing.T, x *target) { x.signal(t, "KILL", "sshd") },
-		repair: func(t *testing.T, x *target) { x.startSSHD(t) },
+		inject: func(x *target) { x.signal("KILL", "sshd") },
+		repair: func(x *target) { x.startSSHD() },
 		first:  reasons(unreachable), then: reasons(unreachable), within: atOnce, healed: healSoon,
 	},
 	{
 		name:   "sshd frozen",
-		inject: func(t *testing.T, x *target) { x.signal(t, "STOP", "sshd") },
-		repair: func(t *testing.T, x *target) { x.signal(t, "CONT", "sshd") },
+		inject: func(x *target) { x.signal("STOP", "sshd") },
+		repair: func(x *target) { x.signal("CONT", "sshd") },
 		first:  reasons(timeout), then: reasons(timeout), within: soonAfter, healed: healSoon,
 	},
 	{
 		name: "sshd frozen, keepalive alone",
 		// Nothing but the keepalive ends this call.
 		limits: libvirtx.Limits{Dial: quick.Dial, Call: 10 * time.Minute},
-		inject: func(t *testing.T, x *target) { x.signal(t, "STOP", "sshd") },
-		repair: func(t *testing.T, x *target) { x.signal(t, "CONT", "sshd") },
+		inject: func(x *target) { x.signal("STOP", "sshd") },
+		repair: func(x *target) { x.signal("CONT", "sshd") },
 		first:  reasons(unreachable), then: reasons(timeout),
 		notBefore: 10 * time.Second, within: 45 * time.Second, healed: healSoon,
 	},
@@ -119,8 +122,8 @@ var sshdFaults = []fault{
 func goSilent(percent int64) fault {
 	return fault{
 		name: fmt.Sprintf("silent, anew after %d%% of an opening", percent), proxied: true,
-		inject: func(t *testing.T, x *target) { x.proxy.silence(x.opening(t) * percent / 100) },
-		repair: func(_ *testing.T, x *target) { x.proxy.restore() },
+		inject: func(x *target) { x.proxy.silence(x.opening() * percent / 100) },
+		repair: func(x *target) { x.proxy.restore() },
 		first:  reasons(timeout), then: reasons(timeout), within: soonAfter, healed: healSoon,
 	}
 }
@@ -132,14 +135,14 @@ var networkFaults = []fault{
 	goSilent(99),
 	{
 		name: "silent during an upload", proxied: true, upload: true,
-		inject: func(_ *testing.T, x *target) { x.proxy.silence(0) },
-		repair: func(_ *testing.T, x *target) { x.proxy.restore() },
+		inject: func(x *target) { x.proxy.silence(0) },
+		repair: func(x *target) { x.proxy.restore() },
 		first:  reasons(timeout), then: reasons(timeout), within: soonAfter, healed: healSoon,
 	},
 	{
 		name: "connection reset during an upload", proxied: true, upload: true,
-		inject: func(_ *testing.T, x *target) { x.proxy.refuse(true); x.proxy.cut() },
-		repair: func(_ *testing.T, x *target) { x.proxy.refuse(false) },
+		inject: func(x *target) { x.proxy.refuse(true); x.proxy.cut() },
+		repair: func(x *target) { x.proxy.refuse(false) },
 		first:  reasons(unreachable), then: reasons(unreachable), within: soonAfter, healed: healSoon,
 	},
 }
@@ -147,32 +150,32 @@ var networkFaults = []fault{
 var loginFaults = []fault{
 	{
 		name: "wrong key", proxied: true,
-		inject: func(t *testing.T, x *target) {
-			keep(t, x.key)
-			newKey(t, x.key)
+		inject: func(x *target) {
+			x.keep(x.key)
+			x.newKey(x.key)
 			x.proxy.cut()
 		},
-		repair: func(t *testing.T, x *target) { restore(t, x.key) },
+		repair: func(x *target) { x.restore(x.key) },
 		first:  reasons(instance.ReasonAuthenticationFailed, unreachable), then: reasons(instance.ReasonAuthenticationFailed),
 		within: atOnce, healed: healSoon,
 	},
 	{
 		name: "key file absent", proxied: true,
-		inject: func(t *testing.T, x *target) { keep(t, x.key); x.proxy.cut() },
-		repair: func(t *testing.T, x *target) { restore(t, x.key) },
+		inject: func(x *target) { x.keep(x.key); x.proxy.cut() },
+		repair: func(x *target) { x.restore(x.key) },
 		first:  reasons(instance.ReasonCredentialsUnavailable, unreachable), then: reasons(instance.ReasonCredentialsUnavailable),
 		within: atOnce, healed: healSoon,
 	},
 	{
 		name: "changed host key",
-		inject: func(t *testing.T, x *target) {
-			newKey(t, hostKeyOf(x))
+		inject: func(x *target) {
+			x.newKey(x.newHostKey())
 			// The lab's keys stand in its configuration file, so this one is another's.
-			x.restartSSHD(t, "-h", hostKeyOf(x), "-o", "HostKeyAlgorithms=ssh-ed25519")
+			x.restartSSHD("-h", x.newHostKey(), "-o", "HostKeyAlgorithms=ssh-ed25519")
 		},
-		repair: func(t *testing.T, x *target) {
-			t.Cleanup(func() { x.restartSSHD(t) })
-			trust(t, x, hostKeyOf(x)+".pub")
+		repair: func(x *target) {
+			x.Cleanup(func() { x.restartSSHD() })
+			x.trust(x.newHostKey() + ".pub")
 		},
 		first: reasons(instance.ReasonHostKeyRejected, unreachable), then: reasons(instance.ReasonHostKeyRejected),
 		within: atOnce, healed: healSoon,

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// labHost is one host of the lab.
+// labHost is one host of the lab, as one test sees it.
 type labHost struct {
+	*testing.T
 	name, addr, user, key, knownHosts string
 }
 
@@ -36,7 +37,7 @@ func labHosts(t *testing.T) map[string]labHost {
 			t.Fatal(err)
 		}
 		hosts[name] = labHost{
-			name: name, addr: uri.Host, user: uri.User.Username(),
+			T: t, name: name, addr: uri.Host, user: uri.User.Username(),
 			key: env["KVM2D_LAB_KEY"], knownHosts: env["KVM2D_LAB_KNOWN_HOSTS"],
 		}
 	}
@@ -61,41 +62,41 @@ func command(t *testing.T, name string, args ...string) []byte {
 }
 
 // sh runs a shell command as root on the host.
-func (h labHost) sh(t *testing.T, script string) string {
-	t.Helper()
-	return string(command(t, "../lab/lab", "exec", h.name, "sh", "-ec", script))
+func (h labHost) sh(script string) string {
+	h.Helper()
+	return string(command(h.T, "../lab/lab", "exec", h.name, "sh", "-ec", script))
 }
 
 // signal sends a signal to every process of that name on the host, and only
 // there: the host's pids are its own.
-func (h labHost) signal(t *testing.T, signal, process string) {
-	t.Helper()
-	h.sh(t, fmt.Sprintf("pids=$(pgrep '^%s') && kill -%s $pids", process, signal))
+func (h labHost) signal(signal, process string) {
+	h.Helper()
+	h.sh(fmt.Sprintf("pids=$(pgrep '^%s') && kill -%s $pids", process, signal))
 }
 
 // startSSHD starts the SSH server, with arguments beside its configuration.
-func (h labHost) startSSHD(t *testing.T, args ...string) {
-	t.Helper()
-	command(t, "./sshd", append([]string{h.name}, args...)...)
+func (h labHost) startSSHD(args ...string) {
+	h.Helper()
+	command(h.T, "./sshd", append([]string{h.name}, args...)...)
 }
 
 // restartSSHD ends all SSH server processes and starts anew.
-func (h labHost) restartSSHD(t *testing.T, args ...string) {
-	t.Helper()
-	h.signal(t, "KILL", "sshd")
-	h.startSSHD(t, args...)
+func (h labHost) restartSSHD(args ...string) {
+	h.Helper()
+	h.signal("KILL", "sshd")
+	h.startSSHD(args...)
 }
 
 // connections counts the SSH server's side of the host's TCP connections.
-func (h labHost) connections(t *testing.T) int {
-	t.Helper()
+func (h labHost) connections() int {
+	h.Helper()
 	addr, err := net.ResolveTCPAddr("tcp4", h.addr)
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	ip := addr.IP.To4()
 	local := fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], addr.Port)

@@ -36,6 +36,7 @@ type target struct {
 func newTarget(t *testing.T, lab labHost, limits libvirtx.Limits, proxied bool) *target {
 	t.Helper()
 	x := &target{labHost: lab}
+	x.T = t
 	addr := lab.addr
 	if proxied {
 		x.proxy = newProxy(t, lab.addr)
@@ -109,12 +110,12 @@ func useBothLanes(ctx context.Context, x *target) error {
 }
 
 // opening counts the bytes that an SSH server sends until libvirt is open.
-func (x *target) opening(t *testing.T) int64 {
-	t.Helper()
+func (x *target) opening() int64 {
+	x.Helper()
 	before := x.proxy.carried.Load()
 	nothing := func(context.Context, libvirtx.Backend) error { return nil }
-	if err := x.link.Fresh(t.Context(), nothing); err != nil {
-		t.Fatal(err)
+	if err := x.link.Fresh(x.Context(), nothing); err != nil {
+		x.Fatal(err)
 	}
 	return x.proxy.carried.Load() - before
 }
@@ -141,22 +142,22 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // uploading starts an upload that is longer than any test, and returns once it
 // is under way. Its outcome comes through the channel.
-func uploading(t *testing.T, x *target) <-chan error {
-	t.Helper()
-	if err := x.host.DeleteVolume(t.Context(), uploadName); err != nil {
-		t.Fatal(err)
+func uploading(x *target) <-chan error {
+	x.Helper()
+	if err := x.host.DeleteVolume(x.Context(), uploadName); err != nil {
+		x.Fatal(err)
 	}
-	_, err := x.host.CreateVolume(t.Context(), instance.NewVolume{Name: uploadName, Format: "raw", CapacityBytes: 1 << 20})
+	_, err := x.host.CreateVolume(x.Context(), instance.NewVolume{Name: uploadName, Format: "raw", CapacityBytes: 1 << 20})
 	if err != nil {
-		t.Fatal(err)
+		x.Fatal(err)
 	}
 	src := &endless{soon: make(chan struct{})}
 	outcome := make(chan error, 1)
-	go func() { outcome <- x.host.Upload(t.Context(), uploadName, io.Reader(src), 1<<40) }()
+	go func() { outcome <- x.host.Upload(x.Context(), uploadName, io.Reader(src), 1<<40) }()
 	select {
 	case <-src.soon:
 	case err := <-outcome:
-		t.Fatalf("upload: %v", err)
+		x.Fatalf("upload: %v", err)
 	}
 	return outcome
 }
