@@ -28,3 +28,6 @@ func connectorOf(h config.Host) (libvirtx.Connector, error) {
 	}
 	return libvirtx.NewSSHConnector(o)
 }
+
+// sshFiles check the configuration's files for SSH as a dial would.
+var sshFiles = config.SSHFiles{Key: libvirtx.CheckKey, KnownHosts: libvirtx.CheckKnownHosts}

@@ -4,14 +4,21 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-
-	"github.com/skeema/knownhosts"
 )
+
+// SSHFiles are the checks of those files that only SSH understands. Each is
+// called with files that can be read, and must not dial.
+type SSHFiles struct {
+	// Key says why a private key is of no use; passphraseFile may be "".
+	Key func(file, passphraseFile string) error
+	// KnownHosts says why a known_hosts file does not vouch for addr (host:port).
+	KnownHosts func(file, addr string) error
+}
 
 // CheckFiles looks at the files that cfg names and returns what is wrong with
 // them, in the order of the configuration. None of it keeps a daemon from
 // starting: a Secret may be on its way, and each file is read again at use.
-func (c *Config) CheckFiles() []Fault {
+func (c *Config) CheckFiles(ssh SSHFiles) []Fault {
 	var found []Fault
 	add := func(path, text string) {
 		f := Fault{Path: path, Text: text}
@@ -30,24 +37,34 @@ func (c *Config) CheckFiles() []Fault {
 		}
 		return text == ""
 	}
-	known := func(path, file string, end Endpoint) {
-		if !check(path, file) {
+	key := func(at, file, passphraseFile string) {
+		readable := check(at+".sshKeyFile", file)
+		if passphraseFile != "" {
+			readable = check(at+".passphraseFile", passphraseFile) && readable
+		}
+		if !readable {
 			return
 		}
-		if text := unknownHost(file, end); text != "" {
-			add(path, text)
+		if err := ssh.Key(file, passphraseFile); err != nil {
+			add(at+".sshKeyFile", err.Error())
+		}
+	}
+	known := func(at, file string, end Endpoint) {
+		if !check(at+".knownHostsFile", file) {
+			return
+		}
+		if err := ssh.KnownHosts(file, end.Address()); err != nil {
+			add(at+".knownHostsFile", err.Error())
 		}
 	}
 	c.Server.eachFile(func(path, file string) { check(path, file) })
 	for i, h := range c.KVM2.Hosts {
 		at := item("kvm2.hosts", i)
-		check(at+".sshKeyFile", h.SSHKeyFile)
-		check(at+".passphraseFile", h.PassphraseFile)
-		known(at+".knownHostsFile", h.KnownHostsFile, h.Endpoint())
+		key(at, h.SSHKeyFile, h.PassphraseFile)
+		known(at, h.KnownHostsFile, h.Endpoint())
 		if j := h.Jump; j != nil {
-			check(at+".jump.sshKeyFile", j.SSHKeyFile)
-			check(at+".jump.passphraseFile", j.PassphraseFile)
-			known(at+".jump.knownHostsFile", j.KnownHostsFile, j.Endpoint())
+			key(at+".jump", j.SSHKeyFile, j.PassphraseFile)
+			known(at+".jump", j.KnownHostsFile, j.Endpoint())
 		}
 	}
 	for _, name := range sortedKeys(c.KVM2.Images) {
@@ -100,18 +117,4 @@ func whyNot(file string, err error) string {
 		return file + ": no permission to read it"
 	}
 	return err.Error()
-}
-
-// unknownHost says why a known_hosts file is of no use for a host, "" when it
-// has a key or a certificate authority for it. Lines that cannot be parsed are
-// skipped by the reader, so a typing error shows here as a missing entry.
-func unknownHost(file string, end Endpoint) string {
-	db, err := knownhosts.NewDB(file)
-	if err != nil {
-		return err.Error()
-	}
-	if len(db.HostKeys(end.Address())) == 0 {
-		return file + ": no entry for " + knownhosts.Normalize(end.Address())
-	}
-	return ""
 }

@@ -64,12 +64,16 @@ func (e *badKeyError) Error() string { return e.file + " " + e.problem }
 
 // hostKeyError: the server's key is not one that known_hosts vouches for.
 type hostKeyError struct {
-	// addr is host:port as configured, key the type and fingerprint presented.
+	// addr is host:port as configured, key the type and fingerprint presented,
+	// "" when none was.
 	addr, key, file, problem string
 	err                      error
 }
 
 func (e *hostKeyError) Error() string {
+	if e.key == "" {
+		return fmt.Sprintf("host key of %s: %s %s", e.addr, e.file, e.problem)
+	}
 	return fmt.Sprintf("host key of %s (%s): %s %s", e.addr, e.key, e.file, e.problem)
 }
 func (e *hostKeyError) Unwrap() error { return e.err }

@@ -177,7 +177,7 @@ func CheckKnownHosts(file, addr string) error {
 		return err
 	}
 	if len(h.algorithms(addr)) == 0 {
-		return &hostKeyError{addr: addr, key: "any", file: file, problem: "has no key for it" + h.skipped()}
+		return &hostKeyError{addr: addr, file: file, problem: "has no key for it" + h.skipped()}
 	}
 	return nil
 }

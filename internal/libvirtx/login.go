@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -37,7 +38,7 @@ func (e SSHEndpoint) login(ctx context.Context) (*login, error) {
 		if err != nil {
 			return nil, err
 		}
-		certified, err := readCertificate(e.KeyFile+"-cert.pub", key)
+		certified, err := readCertificate(e.KeyFile+certificateSuffix, key)
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +103,30 @@ func (l *login) config(conn *watchedConn) *ssh.ClientConfig {
 		},
 	}
 }
+
+// CheckKey says, without dialing, why a key file, its passphrase file ("" for
+// none) or the certificate beside it is of no use, for a check of the configuration.
+func CheckKey(file, passphraseFile string) error {
+	key, err := readKey(file, passphraseFile)
+	if err != nil {
+		return err
+	}
+	certified, err := readCertificate(file+certificateSuffix, key)
+	if certified == nil || err != nil {
+		return err
+	}
+	cert, ok := certified.PublicKey().(*ssh.Certificate)
+	if !ok || cert.ValidBefore == ssh.CertTimeInfinity {
+		return nil
+	}
+	if end := time.Unix(int64(cert.ValidBefore), 0); time.Now().After(end) {
+		return &badKeyError{file: file + certificateSuffix, problem: "expired at " + end.UTC().Format(time.RFC3339)}
+	}
+	return nil
+}
+
+// certificateSuffix makes the name of a certificate from that of its key.
+const certificateSuffix = "-cert.pub"
 
 // readKey reads a private key; no part of it gets into an error.
 func readKey(file, passphraseFile string) (ssh.Signer, error) {

@@ -154,6 +154,44 @@ func TestSSH_userCertificate(t *testing.T) {
 	mustFail(t, o, instance.ReasonAuthenticationFailed, file, "not a certificate")
 }
 
+func TestCheckKey(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := writePEM(t, key)
+	certified := func(validBefore time.Time) string {
+		file := writePEM(t, key)
+		cert := &ssh.Certificate{Key: publicOf(t, key), CertType: ssh.UserCert, ValidPrincipals: []string{"kvm2d"}, ValidBefore: uint64(validBefore.Unix())}
+		if err := cert.SignCert(rand.Reader, newSigner(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file+"-cert.pub", ssh.MarshalAuthorizedKey(cert), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	locked := lock(t, writePEM(t, key), "correct horse")
+	for name, tc := range map[string]struct{ file, passphrase, want string }{
+		"good":             {good, "", ""},
+		"not a key":        {writeFile(t, "key", "a key"), "", "not a private key"},
+		"locked":           {locked, "", "no passphrase file is configured"},
+		"wrong passphrase": {locked, writeFile(t, "passphrase", "staple"), "not unlocked"},
+		"unlocked":         {locked, writeFile(t, "passphrase", "correct horse\n"), ""},
+		"certified":        {certified(time.Now().Add(time.Hour)), "", ""},
+		"expired":          {certified(time.Now().Add(-time.Hour)), "", "-cert.pub expired at "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			switch err := CheckKey(tc.file, tc.passphrase); {
+			case tc.want == "" && err != nil:
+				t.Errorf("got %v, want none", err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestSSH_agent(t *testing.T) {
 	f := serveLibvirt(t, &fakeLibvirtd{})
 	_, key, err := ed25519.GenerateKey(rand.Reader)
