@@ -189,6 +189,7 @@ func (a *app) startService(hosts *fleet) (*instance.Service, error) {
 	a.registry.MustRegister(unconfigured)
 	service, err := instance.New(instance.Options{
 		UnconfiguredDelete: unconfigured.Inc,
+		CreateStep:         createSteps(a.registry),
 		Hosts:              hosts, Images: cache, Catalog: catalogOf(a.Config.KVM2), Owner: a.Config.KVM2.Owner,
 		CreateWait: a.Config.Limits.CreateWait, CreatesPerHost: a.Config.Limits.CreatesPerHost, Log: a.Log,
 	})

@@ -18,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx"
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx/sim"
 )
 
 // running is a daemon in this process, on free ports.
@@ -216,10 +217,10 @@ func (d *running) text(url string) string {
 type heldMirror struct{ asked, letGo chan struct{} }
 
 func (m heldMirror) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := mirror{}.RoundTrip(req)
+	res, err := sim.Images{}.RoundTrip(req)
 	if err == nil && req.Method == http.MethodGet {
 		whole := res.Body
-		res.Body = io.NopCloser(io.MultiReader(io.LimitReader(whole, mirrorImageBytes/2), hold{m, req.Context()}, whole))
+		res.Body = io.NopCloser(io.MultiReader(io.LimitReader(whole, res.ContentLength/2), hold{m, req.Context()}, whole))
 	}
 	return res, err
 }

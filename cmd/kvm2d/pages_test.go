@@ -56,9 +56,12 @@ func newPagesWorld(o *appOptions) *pagesWorld {
 	return w
 }
 
+// pagesImageBytes is the length of the image.
+const pagesImageBytes = 1 << 20
+
 // RoundTrip brings the image in quarters, each once the test lets it come.
 func (w *pagesWorld) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := mirror{}.RoundTrip(req)
+	res, err := sim.Images{FileBytes: pagesImageBytes}.RoundTrip(req)
 	if err == nil && req.Method == http.MethodGet {
 		res.Body = &quartered{ReadCloser: res.Body, quarters: w.quarters, gone: req.Context().Done()}
 	}
@@ -73,8 +76,8 @@ type quartered struct {
 }
 
 func (q *quartered) Read(p []byte) (int, error) {
-	const quarter = mirrorImageBytes / 4
-	if q.done < mirrorImageBytes {
+	const quarter = pagesImageBytes / 4
+	if q.done < pagesImageBytes {
 		select {
 		case <-q.quarters[q.done/quarter]:
 		case <-q.gone:

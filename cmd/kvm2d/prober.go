@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,31 +35,13 @@ type prober struct {
 	interval time.Duration
 	log      *slog.Logger
 
-	ready     *prometheus.GaugeVec
-	capacity  *prometheus.GaugeVec
-	available *prometheus.GaugeVec
-	instances *prometheus.GaugeVec
-	at        prometheus.Gauge
-
 	mu   sync.Mutex
 	last snapshot
 }
 
 func newProber(target probed, interval time.Duration, log *slog.Logger, reg prometheus.Registerer) *prober {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
-	p := &prober{
-		target: target, interval: interval, log: log,
-		ready:     gauge("kvm2d_host_ready", "Whether the host can take instances; the reason is that of the last look.", "host", "reason"),
-		capacity:  gauge("kvm2d_pool_capacity_bytes", "Size of the host's storage pool.", "host", "pool"),
-		available: gauge("kvm2d_pool_available_bytes", "Free space in the host's storage pool.", "host", "pool"),
-		instances: gauge("kvm2d_instances", "Instances of ours on the host by state.", "host", "state"),
-		at: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kvm2d_probe_timestamp_seconds", Help: "When the hosts were last looked at; 0 before the first look.",
-		}),
-	}
-	reg.MustRegister(p.ready, p.capacity, p.available, p.instances, p.at)
+	p := &prober{target: target, interval: interval, log: log}
+	reg.MustRegister(newProbeMetrics(p.Last))
 	return p
 }
 
@@ -95,9 +78,7 @@ func (p *prober) look(ctx context.Context) {
 	if seen.Page, err = p.target.List(ctx, instance.Filter{Partial: true}); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "probe: instances are not known", "reason", instance.ReasonOf(err), "error", err)
 	}
-	if seen.Images, err = p.target.Images(ctx, ""); err != nil && ctx.Err() == nil {
-		p.log.DebugContext(ctx, "probe: images are not known", "reason", instance.ReasonOf(err), "error", err)
-	}
+	seen.Images = p.images(ctx, seen)
 	if ctx.Err() != nil {
 		return
 	}
@@ -105,7 +86,27 @@ func (p *prober) look(ctx context.Context) {
 	p.mu.Lock()
 	p.last = seen
 	p.mu.Unlock()
-	p.show(seen)
+}
+
+// images reads those of each host that could be asked for its instances: one
+// that is down must not hide what the others have, nor be waited for again.
+func (p *prober) images(ctx context.Context, seen snapshot) []instance.ImageStatus {
+	var rows []instance.ImageStatus
+	for _, h := range seen.Report.Hosts {
+		if unreachable(seen.Page, h.Host) {
+			continue
+		}
+		of, err := p.target.Images(ctx, h.Host)
+		if err != nil && ctx.Err() == nil {
+			p.log.DebugContext(ctx, "probe: images are not known", "host", h.Host, "reason", instance.ReasonOf(err), "error", err)
+		}
+		rows = append(rows, of...)
+	}
+	return rows
+}
+
+func unreachable(p instance.Page, host string) bool {
+	return slices.ContainsFunc(p.Unreachable, func(u instance.UnreachableHost) bool { return u.Host == host })
 }
 
 // Last returns what the last look saw.
@@ -130,38 +131,4 @@ func (p *prober) logChanges(ctx context.Context, before, now instance.Report) {
 			p.log.WarnContext(ctx, "host is not ready", "host", h.Host, "reason", h.Reason, "was", old, "message", h.Message)
 		}
 	}
-}
-
-const gib = 1 << 30
-
-// show sets the gauges. What was not seen this time is gone, not stale.
-func (p *prober) show(s snapshot) {
-	p.ready.Reset()
-	p.capacity.Reset()
-	p.available.Reset()
-	p.instances.Reset()
-	unreachable := make(map[string]bool, len(s.Page.Unreachable))
-	for _, u := range s.Page.Unreachable {
-		unreachable[u.Host] = true
-	}
-	for _, h := range s.Report.Hosts {
-		up := 0.0
-		if h.Ready {
-			up = 1
-		}
-		p.ready.WithLabelValues(h.Host, string(h.Reason)).Set(up)
-		if d := h.Details; d.PoolCapacityGiB != nil && d.PoolAvailableGiB != nil {
-			p.capacity.WithLabelValues(h.Host, d.Pool).Set(*d.PoolCapacityGiB * gib)
-			p.available.WithLabelValues(h.Host, d.Pool).Set(*d.PoolAvailableGiB * gib)
-		}
-		if !unreachable[h.Host] {
-			for _, state := range []instance.State{instance.Provisioning, instance.Running, instance.Stopped} {
-				p.instances.WithLabelValues(h.Host, string(state))
-			}
-		}
-	}
-	for _, i := range s.Page.Items {
-		p.instances.WithLabelValues(i.ID.Host, string(i.State)).Inc()
-	}
-	p.at.Set(float64(s.At.UnixNano()) / 1e9)
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -21,6 +22,8 @@ type scriptedService struct {
 	reports []instance.Report
 	page    instance.Page
 	checks  atomic.Int32
+	// imagesOf are the hosts whose images were asked for.
+	imagesOf []string
 }
 
 func (s *scriptedService) Check(context.Context) instance.Report {
@@ -32,8 +35,15 @@ func (s *scriptedService) List(context.Context, instance.Filter) (instance.Page,
 	return s.page, nil
 }
 
-func (s *scriptedService) Images(context.Context, string) ([]instance.ImageStatus, error) {
-	return nil, nil
+func (s *scriptedService) Images(_ context.Context, host string) ([]instance.ImageStatus, error) {
+	s.imagesOf = append(s.imagesOf, host)
+	if host == "broken" {
+		return nil, instance.Errorf(instance.ReasonPoolNotFound, "no such pool")
+	}
+	return []instance.ImageStatus{
+		{Image: "debian-13", Host: host, State: instance.ImageReady, SizeBytes: 300},
+		{Image: "debian-13", Host: host, State: instance.ImageReady, SizeBytes: 100, Identity: "older"},
+	}, nil
 }
 
 func TestProber_firstLookAfterOneInterval(t *testing.T) {
@@ -83,6 +93,9 @@ func TestProber_gaugesAndChanges(t *testing.T) {
 
 	p.look(t.Context())
 	want := `
+# HELP kvm2d_image_bytes Space that the contents of an image take in the host's pool.
+# TYPE kvm2d_image_bytes gauge
+kvm2d_image_bytes{host="a",image="debian-13"} 400
 # HELP kvm2d_host_ready Whether the host can take instances; the reason is that of the last look.
 # TYPE kvm2d_host_ready gauge
 kvm2d_host_ready{host="a",reason="Ready"} 1
@@ -99,7 +112,7 @@ kvm2d_pool_available_bytes{host="a",pool="default"} 2.68435456e+09
 # TYPE kvm2d_pool_capacity_bytes gauge
 kvm2d_pool_capacity_bytes{host="a",pool="default"} 1.073741824e+10
 `
-	names := []string{"kvm2d_host_ready", "kvm2d_instances", "kvm2d_pool_available_bytes", "kvm2d_pool_capacity_bytes"}
+	names := []string{"kvm2d_host_ready", "kvm2d_image_bytes", "kvm2d_instances", "kvm2d_pool_available_bytes", "kvm2d_pool_capacity_bytes"}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
@@ -123,6 +136,31 @@ kvm2d_host_ready{host="b",reason="Ready"} 1
 		if strings.Count(got, want) != 1 {
 			t.Errorf("want once in the log: %s\ngot:\n%s", want, got)
 		}
+	}
+}
+
+func TestProber_imagesOfThoseThatCanBeAsked(t *testing.T) {
+	hosts := []instance.HostHealth{
+		{Host: "a", Ready: true, Reason: instance.ReasonReady},
+		{Host: "dead", Reason: instance.ReasonUnreachable},
+		{Host: "broken", Reason: instance.ReasonPoolNotFound},
+		{Host: "resting", Reason: instance.ReasonMaintenance},
+	}
+	target := &scriptedService{
+		reports: []instance.Report{{Hosts: hosts}},
+		page:    instance.Page{Unreachable: []instance.UnreachableHost{{Host: "dead", Reason: instance.ReasonUnreachable}}},
+	}
+	p := newProber(target, time.Minute, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	p.look(t.Context())
+	if diff := cmp.Diff([]string{"a", "broken", "resting"}, target.imagesOf); diff != "" {
+		t.Errorf("hosts asked for their images (-want +got):\n%s", diff)
+	}
+	var got []string
+	for _, row := range p.Last().Images {
+		got = append(got, row.Host)
+	}
+	if diff := cmp.Diff([]string{"a", "a", "resting", "resting"}, got); diff != "" {
+		t.Errorf("hosts of the images (-want +got):\n%s", diff)
 	}
 }
 

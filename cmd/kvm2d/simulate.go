@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
@@ -11,7 +12,7 @@ import (
 
 // simulated returns the configuration of serve --simulate, two hosts with a
 // placement each, and the world that it speaks of: hosts in memory, which boot
-// a guest in about two seconds, and a mirror that has their image.
+// a guest in about two seconds, and a server that has their image.
 func simulated() (*config.Config, backends) {
 	const image = "debian-13"
 	cfg := config.Default()
@@ -23,13 +24,14 @@ func simulated() (*config.Config, backends) {
 	}
 	cfg.KVM2.Placements = make(map[string]config.Placement)
 	hosts := make(map[string]*sim.Host)
-	for _, name := range []string{"sim-1", "sim-2"} {
+	for i, name := range []string{"sim-1", "sim-2"} {
 		cfg.KVM2.Hosts = append(cfg.KVM2.Hosts, config.Host{
 			Name: name, URI: "qemu+ssh://sim@" + name + ".invalid/system", InsecureIgnoreHostKey: true,
 			Pool: "default", Network: "default", DomainType: "auto",
 		})
 		cfg.KVM2.Placements[name] = config.Placement{Host: name, Image: image, Size: "small"}
-		hosts[name] = sim.NewHost(sim.Options{Name: name})
+		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, byte(i + 1), 0}), 24)
+		hosts[name] = sim.NewHost(sim.Options{Name: name, Subnet: subnet})
 	}
 	return &cfg, backends{
 		connector: func(h config.Host) (libvirtx.Connector, error) {
@@ -39,6 +41,6 @@ func simulated() (*config.Config, backends) {
 			}
 			return host, nil
 		},
-		downloads: mirror{},
+		downloads: sim.Images{},
 	}
 }
