@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults conformance build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -35,6 +35,10 @@ test-faults: ## Break the way to a real host in every way, and print what caller
 
 page-shots: ## Test the pages for people in a browser, and leave pictures of them in SHOTS
 	@scripts/page-shots
+
+conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; without URL a simulated one
+	@KVM2D_URL='$(or $(URL),$(KVM2D_URL))' KVM2D_TOKEN_FILE='$(or $(TOKEN_FILE),$(KVM2D_TOKEN_FILE))' \
+	  KVM2D_PLACEMENT='$(or $(PLACEMENT),$(KVM2D_PLACEMENT))' test/conformance/run
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
