@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults conformance build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults image-faults conformance build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ test-faults: ## Break the way to a real host in every way, and print what caller
 
 page-shots: ## Test the pages for people in a browser, and leave pictures of them in SHOTS
 	@scripts/page-shots
+
+image-faults: ## Break image downloads in every way on two real hosts; N=200 SEED=1
+	@N=$(or $(N),20) SEED=$(or $(SEED),1) test/imagefaults/run
 
 conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; without URL a simulated one
 	@KVM2D_URL='$(or $(URL),$(KVM2D_URL))' KVM2D_TOKEN_FILE='$(or $(TOKEN_FILE),$(KVM2D_TOKEN_FILE))' \
