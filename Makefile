@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults image-faults conformance build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults image-faults conformance test-alerts build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ image-faults: ## Break image downloads in every way on two real hosts; N=200 SEE
 conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; without URL a simulated one
 	@KVM2D_URL='$(or $(URL),$(KVM2D_URL))' KVM2D_TOKEN_FILE='$(or $(TOKEN_FILE),$(KVM2D_TOKEN_FILE))' \
 	  KVM2D_PLACEMENT='$(or $(PLACEMENT),$(KVM2D_PLACEMENT))' test/conformance/run
+
+test-alerts: ## Check and test alert rules and dashboard; its first run builds promtool for minutes
+	@scripts/test-alerts
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
