@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-faults image-faults conformance test-alerts build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test-lab: ## Tests against two real libvirt hosts only
 
 test-integration-kvm2: ## The contract on a real host: that of KVM2_TEST_HOST, or one made for it
 	@test/integration/run
+
+test-two-daemons: ## Two daemons race on a real host and are killed; ROUNDS=50 SEED=1
+	@KVM2_TEST_ROUNDS=$(or $(ROUNDS),50) KVM2_TEST_SEED=$(or $(SEED),1) test/integration/run -run TestTwoDaemons
 
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run

@@ -84,10 +84,6 @@ func readSettings(t *testing.T) settings {
 
 // config is the configuration of a daemon with the one host and image.
 func (s settings) config() string {
-	digest := ""
-	if s.imageSHA256 != "" {
-		digest = ", sha256: " + s.imageSHA256
-	}
 	uri := url.URL{Scheme: "qemu+ssh", User: url.User(s.user), Host: s.address, Path: "/system"}
 	return fmt.Sprintf(`probeInterval: 1h
 limits: {createWait: %s}
@@ -102,7 +98,15 @@ kvm2:
   placements:
     %s: {host: %s, image: %s, size: small}
 `, s.timeout, testOwner, hostName, uri.String(), s.key, s.knownHosts, s.bridge, s.pool, s.socket, s.domainType,
-		testImage, s.imageURL, digest, hostName, hostName, testImage)
+		testImage, s.imageURL, s.digest(), hostName, hostName, testImage)
+}
+
+// digest is the image's checksum as a configuration has it.
+func (s settings) digest() string {
+	if s.imageSHA256 == "" {
+		return ""
+	}
+	return ", sha256: " + s.imageSHA256
 }
 
 // connector dials the host as the daemon does.

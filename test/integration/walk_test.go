@@ -243,28 +243,11 @@ func onDomain(ctx context.Context, t *testing.T, s settings, do func(libvirtx.Co
 }
 
 // wantOne fails unless there is the one running, persistent VM and no volume of
-// the tests' instances besides its own.
+// the tests' instances besides its own three.
 func wantOne(t *testing.T, s settings) {
 	t.Helper()
 	err := onDomain(t.Context(), t, s, func(conn libvirtx.Conn, dom libvirt.Domain) error {
-		state, _, err := conn.DomainGetState(t.Context(), dom)
-		if err != nil {
-			return err
-		}
-		persistent, err := conn.DomainIsPersistent(t.Context(), dom)
-		if err != nil {
-			return err
-		}
-		if libvirt.DomainState(state) != libvirt.DomainRunning || !persistent {
-			t.Errorf("got state %d, persistent %v, want it running and persistent", state, persistent)
-		}
-		xml, err := conn.DomainGetXMLDesc(t.Context(), dom, libvirt.DomainXMLInactive)
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(xml, `uid="walker"`) && !strings.Contains(xml, `uid='walker'`) || strings.Contains(xml, "deleting=") {
-			t.Errorf("got %s, want it with the walker's uid and not being deleted", xml)
-		}
+		wantWhole(t, conn, dom)
 		prefix := fmt.Sprintf("kvm2.%s.%s.%x.", testOwner, walked, dom.UUID[:4])
 		want := []string{prefix + "console.log", prefix + "root.qcow2", prefix + "seed.iso"}
 		if got := slices.Sorted(slices.Values(s.holds(t).instances)); !slices.Equal(got, want) {
@@ -274,6 +257,25 @@ func wantOne(t *testing.T, s settings) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// wantWhole fails unless a domain runs, is persistent, carries the walker's
+// mark and is not being deleted.
+func wantWhole(t *testing.T, conn libvirtx.Conn, dom libvirt.Domain) {
+	t.Helper()
+	state, _, err := conn.DomainGetState(t.Context(), dom)
+	persistent, err2 := conn.DomainIsPersistent(t.Context(), dom)
+	xml, err3 := conn.DomainGetXMLDesc(t.Context(), dom, libvirt.DomainXMLInactive)
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Error(err)
+		return
+	}
+	if libvirt.DomainState(state) != libvirt.DomainRunning || !persistent {
+		t.Errorf("got state %d, persistent %v, want it running and persistent", state, persistent)
+	}
+	if !strings.Contains(xml, `uid="walker"`) && !strings.Contains(xml, `uid='walker'`) || strings.Contains(xml, "deleting=") {
+		t.Errorf("got %s, want it with the walker's uid and not being deleted", xml)
 	}
 }
 
