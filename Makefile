@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; w
 
 test-alerts: ## Check and test alert rules and dashboard; its first run builds promtool for minutes
 	@scripts/test-alerts
+
+diagnose: ## Break a lab host in five ways, and check that all that operators look at names the cause
+	@test/diagnose/run
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
