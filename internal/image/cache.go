@@ -54,6 +54,8 @@ type Cache struct {
 	stall    time.Duration
 	transfer time.Duration
 	seeds    chan struct{}
+	// decoders admits downloads that decompress.
+	decoders chan struct{}
 
 	crew crew
 	// removing admits one Remove at a time: two at once could each undo what
@@ -96,6 +98,7 @@ func New(o Options) (*Cache, error) {
 		log: o.Log, tracer: o.Tracer, metrics: newMetrics(o.Registerer),
 		stall: stall, transfer: max(o.Transfer, 0),
 		seeds:    make(chan struct{}, positive(o.SeedSlots, defaultSeedSlots)),
+		decoders: make(chan struct{}, maxDecoders),
 		removing: make(chan struct{}, 1),
 		flights:  map[key]*flight{}, probes: map[string]*probe{},
 		known: map[key]instance.Base{}, failures: map[key]error{}, sweeps: map[string]*sweep{},

@@ -19,6 +19,9 @@ const (
 	// need at most without being asked for more.
 	maxDictionaryBytes = 64 << 20
 
+	// maxDecoders bounds the memory of all decoders, whatever images ask for.
+	maxDecoders = 2
+
 	// defaultDecompressLimit is what a compressed image may expand to when the
 	// configuration does not say.
 	defaultDecompressLimit = 8 << 30

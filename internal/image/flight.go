@@ -98,6 +98,7 @@ func (c *Cache) wait(ctx context.Context, f *flight) (instance.Base, error) {
 func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f *flight) {
 	defer f.span.End()
 	f.trail = instance.TrailFrom(ctx)
+	defer c.awaitDecoder(ctx, f)()
 	if c.transfer > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.transfer, instance.Errorf(
@@ -126,6 +127,19 @@ func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f 
 	c.logEnd(ctx, f, waiting)
 	close(f.done)
 	c.watch(undo, f.key.host, pool, true)
+}
+
+// awaitDecoder waits for the turn of a download that decompresses; the end of ctx
+// ends the wait, and the download soon.
+func (c *Cache) awaitDecoder(ctx context.Context, f *flight) (release func()) {
+	if f.facts.compression != "" {
+		select {
+		case c.decoders <- struct{}{}:
+			return func() { <-c.decoders }
+		case <-ctx.Done():
+		}
+	}
+	return func() {}
 }
 
 // logEnd writes how a download ended: for people when nobody waited for it, or

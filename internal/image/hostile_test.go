@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
@@ -107,4 +111,40 @@ func TestEnsureImage_endlessHeader(t *testing.T) {
 	if got := <-taken; got > 8*mib {
 		t.Errorf("took %d bytes of header", got)
 	}
+}
+
+// A decoder may take 64 MiB, so there are few at a time, however many downloads.
+func TestEnsureImage_fewDecodersAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := qcow2Bytes(t, testVirtual, mib)
+		packed := pack(t, compressionGzip, disk)
+		var now, most atomic.Int32
+		s := &site{content: packed}
+		s.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			time.Sleep(time.Second)
+			s.serve(w, r, int64(len(packed)))
+			return true
+		}
+		k := newKit(t, newMemPool(testHost), s)
+		var all sync.WaitGroup
+		for i := range 3 * maxDecoders {
+			img := imageOf(packed)
+			img.Name = fmt.Sprintf("image-%d", i)
+			all.Go(func() {
+				if err := k.cache.Pull(t.Context(), testHost, img); err != nil {
+					t.Errorf("pull: %v", err)
+				}
+				time.Sleep(time.Second) // past all probes, which come at once and go
+				most.Store(0)
+				k.mustEnsure(t, img)
+			})
+		}
+		all.Wait()
+		if got := most.Load(); got > maxDecoders {
+			t.Errorf("got %d downloads at a time, want at most %d", got, maxDecoders)
+		}
+		k.close(t)
+	})
 }
