@@ -106,7 +106,7 @@ func (a *app) start(ctx context.Context) error {
 		return err
 	}
 	a.tracer = a.telemetry.Provider.Tracer("gitea.home.hrajfrisbee.cz/kacerr/kvm2d", trace.WithInstrumentationVersion(a.build.Version))
-	hosts, err := a.startHosts()
+	hosts, err := a.startHosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,9 +137,9 @@ func (a *app) listen(ctx context.Context, name, address string) (net.Listener, e
 }
 
 // startHosts makes the configured hosts and their links; nothing is dialled.
-func (a *app) startHosts() (*fleet, error) {
+func (a *app) startHosts(ctx context.Context) (*fleet, error) {
 	metrics := libvirtx.NewMetrics(a.registry)
-	hosts := newFleet(func(h config.Host) (*libvirtx.Link, error) { return a.newLink(h, metrics) }, a.newHost)
+	hosts := newFleet(ctx, func(h config.Host) (*libvirtx.Link, error) { return a.newLink(h, metrics) }, a.newHost)
 	a.life.onStop("hosts", func(context.Context) error { return hosts.Close() })
 	return hosts, hosts.apply(a.Config.KVM2.Hosts)
 }

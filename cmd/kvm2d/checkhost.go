@@ -64,7 +64,7 @@ func checkHosts(ctx context.Context, cfg *config.Config, world backends, out io.
 		appOptions: appOptions{Config: cfg, Backends: world, Log: log},
 		life:       life, registry: prometheus.NewRegistry(), tracer: noop.NewTracerProvider().Tracer(""),
 	}
-	hosts, err := a.startHosts()
+	hosts, err := a.startHosts(ctx)
 	if err != nil {
 		return err
 	}

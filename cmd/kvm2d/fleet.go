@@ -40,11 +40,15 @@ type member struct {
 
 var _ instance.Hosts = (*fleet)(nil)
 
-// newFleet makes a fleet without hosts. Close it.
-func newFleet(makeLink func(config.Host) (*libvirtx.Link, error), makeHost func(config.Host, *libvirtx.Link) (*libvirtx.Host, error)) *fleet {
+// newFleet makes a fleet without hosts; it outlives ctx. Close it.
+func newFleet(
+	ctx context.Context,
+	makeLink func(config.Host) (*libvirtx.Link, error),
+	makeHost func(config.Host, *libvirtx.Link) (*libvirtx.Host, error),
+) *fleet {
 	f := &fleet{makeLink: makeLink, makeHost: makeHost}
 	f.hosts.Store(libvirtx.NewHosts(nil))
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.hurry = cancel
 	f.retire = func(l *libvirtx.Link) { f.retiring.Go(func() { _ = l.Retire(ctx) }) }
 	return f

@@ -73,7 +73,7 @@ func TestLevelSwitch_changesARunningLogger(t *testing.T) {
 		if err := level.SetLevel(word); err != nil || level.Level() != word {
 			t.Errorf("set %s: got %v and level %s", word, err, level.Level())
 		}
-		child.Debug("at " + word)
+		child.Debug("line", "at", word)
 	}
 	if err := level.SetLevel("loud"); err == nil || level.Level() != "warn" {
 		t.Errorf("an unknown word: got %v and level %s, want an error and warn", err, level.Level())
@@ -85,7 +85,7 @@ func TestLevelSwitch_changesARunningLogger(t *testing.T) {
 	}
 	want := []string{
 		`level=INFO msg="log level changed" from=error to=detail`,
-		`level=DEBUG msg="at detail" host=a`,
+		`level=DEBUG msg=line host=a at=detail`,
 		`level=INFO msg="log level changed" from=detail to=warn`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

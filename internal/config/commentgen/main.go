@@ -20,8 +20,7 @@ func main() {
 		err = os.WriteFile("comments.gen.go", out, 0o644)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "commentgen:", err)
-		os.Exit(1)
+		panic(err)
 	}
 }
 
