@@ -114,6 +114,9 @@ func markedBases(state, host string) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if base == "" {
+			continue // libvirt lists a volume while it still makes it
+		}
 		file := filepath.Join(dir, filepath.Base(base))
 		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 			continue
@@ -124,7 +127,7 @@ func markedBases(state, host string) (map[string][]string, error) {
 	return found, nil
 }
 
-// backingOf reads from a qcow2 header which file it is built on.
+// backingOf reads from a qcow2 header which file it is built on, "" for none yet.
 func backingOf(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -132,7 +135,7 @@ func backingOf(name string) (string, error) {
 	}
 	defer func() { _ = f.Close() }()
 	var header [20]byte
-	if _, err := io.ReadFull(f, header[:]); err != nil {
+	if _, err := f.ReadAt(header[:], 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	backing := make([]byte, binary.BigEndian.Uint32(header[16:])%4096)
