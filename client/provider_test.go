@@ -220,18 +220,24 @@ func TestErrors_everyOneIsWrappedWithTheConfiguredName(t *testing.T) {
 
 func TestTracing_isContinued(t *testing.T) {
 	before := otel.GetTextMapPropagator()
-	otel.SetTextMapPropagator(propagation.TraceContext{})
 	t.Cleanup(func() { otel.SetTextMapPropagator(before) })
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
 	}))
-	p, s := newProvider(t, func(o *Options) { o.UserAgent = "operator/1" }, jsonReply(200, testBody))
-	if _, err := p.Get(ctx, testID); err != nil {
-		t.Fatal(err)
-	}
-	got := s.sent()[0].Header
-	if want := "00-01000000000000000000000000000000-0200000000000000-01"; got.Get("Traceparent") != want || got.Get("User-Agent") != "operator/1" {
-		t.Errorf("headers %v", got)
+	// A program that has set no propagator still has its traces continued.
+	for name, set := range map[string]propagation.TextMapPropagator{
+		"none": propagation.NewCompositeTextMapPropagator(), "the usual one": propagation.TraceContext{},
+	} {
+		otel.SetTextMapPropagator(set)
+		p, s := newProvider(t, func(o *Options) { o.UserAgent = "operator/1" }, jsonReply(200, testBody))
+		if _, err := p.Get(ctx, testID); err != nil {
+			t.Fatal(err)
+		}
+		got := s.sent()[0].Header
+		want := []string{"00-01000000000000000000000000000000-0200000000000000-01"}
+		if diff := cmp.Diff(want, got.Values("Traceparent")); diff != "" || got.Get("User-Agent") != "operator/1" {
+			t.Errorf("propagator %s: User-Agent %q, Traceparent (-want +got):\n%s", name, got.Get("User-Agent"), diff)
+		}
 	}
 }
 

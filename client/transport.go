@@ -50,7 +50,10 @@ func ownTransport(o Options) *http.Transport {
 // meantime is repeated once with the new one.
 func (d *doer) Do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", d.userAgent)
+	// The server continues traceparent, whatever else the program sends, and
+	// whether or not it has set a propagator at all.
 	otel.GetTextMapPropagator().Inject(req.Context(), propagation.HeaderCarrier(req.Header))
+	propagation.TraceContext{}.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
 	used, err := d.authorize(req)
 	if err != nil {
 		return nil, err

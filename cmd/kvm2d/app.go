@@ -74,7 +74,7 @@ type app struct {
 	failed chan error
 
 	registry  *prometheus.Registry
-	telemetry telemetry
+	traces    trace.TracerProvider
 	tracer    trace.Tracer
 	readiness httpapi.Readiness
 	auth      []httpapi.Authenticator
@@ -102,10 +102,10 @@ func (a *app) start(ctx context.Context) error {
 		return err
 	}
 	a.startAdmin(ctx, adminListener)
-	if a.telemetry, err = startTelemetry(ctx, a.life, a.build); err != nil {
+	if a.traces, err = startTelemetry(ctx, a.life, a.build); err != nil {
 		return err
 	}
-	a.tracer = a.telemetry.Provider.Tracer("gitea.home.hrajfrisbee.cz/kacerr/kvm2d", trace.WithInstrumentationVersion(a.build.Version))
+	a.tracer = a.traces.Tracer("gitea.home.hrajfrisbee.cz/kacerr/kvm2d", trace.WithInstrumentationVersion(a.build.Version))
 	hosts, err := a.startHosts(ctx)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (a *app) startAdmin(ctx context.Context, l net.Listener) {
 func (a *app) startAPI(ctx context.Context, service httpapi.Service, prober *prober, l net.Listener) error {
 	limits := a.Config.Limits
 	server, err := httpapi.New(httpapi.Options{
-		Service: service, Auth: a.auth, Log: a.Log, Registry: a.registry, Tracer: a.telemetry.Provider,
+		Service: service, Auth: a.auth, Log: a.Log, Registry: a.registry, Tracer: a.traces,
 		Overview:    func() httpapi.Overview { return httpapi.Overview(prober.Last()) },
 		Build:       httpapi.Build{Version: a.build.Version, Commit: a.build.Revision, BuiltAt: a.build.Time},
 		MaxRequests: limits.Requests, MaxBodyBytes: int64(limits.RequestBodyMiB) << 20, MaxWait: limits.CreateWait,

@@ -10,30 +10,18 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry is how this process takes part in traces.
-type telemetry struct {
-	Provider trace.TracerProvider
-	// Propagator continues a caller's trace whether or not ours are exported.
-	Propagator propagation.TextMapPropagator
-}
-
 // startTelemetry exports traces over OTLP/HTTP when the usual environment
 // variables name an endpoint, and records none otherwise. What is not yet sent
 // is flushed by a clean-up. It dials nothing by itself.
-func startTelemetry(ctx context.Context, life *lifecycle, b build) (telemetry, error) {
-	t := telemetry{
-		Provider:   noop.NewTracerProvider(),
-		Propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}),
-	}
+func startTelemetry(ctx context.Context, life *lifecycle, b build) (trace.TracerProvider, error) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
-		return t, nil
+		return noop.NewTracerProvider(), nil
 	}
 	otel.SetLogger(logr.FromSlogHandler(life.log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -45,15 +33,14 @@ func startTelemetry(ctx context.Context, life *lifecycle, b build) (telemetry, e
 		resource.WithFromEnv(),
 	)
 	if err != nil {
-		return telemetry{}, fmt.Errorf("describe this process for traces: %w", err)
+		return nil, fmt.Errorf("describe this process for traces: %w", err)
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return telemetry{}, fmt.Errorf("set up the export of traces: %w", err)
+		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
 	life.onStop("traces", hurried(provider.Shutdown))
-	t.Provider = provider
 	life.log.Info("exporting traces", slog.String("endpoint_from", "OTEL_EXPORTER_OTLP_ENDPOINT"))
-	return t, nil
+	return provider, nil
 }

@@ -127,11 +127,11 @@ func TestTelemetry_createIsOneTree(t *testing.T) {
 func TestTelemetry_offWithoutEndpoint(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 	life := &lifecycle{log: slog.New(slog.DiscardHandler)}
-	tel, err := startTelemetry(t.Context(), life, build{})
+	traces, err := startTelemetry(t.Context(), life, build{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, span := tel.Provider.Tracer("t").Start(t.Context(), "s")
+	_, span := traces.Tracer("t").Start(t.Context(), "s")
 	if span.IsRecording() || len(life.steps) != 0 {
 		t.Errorf("recording %v, %d clean-ups; want nothing", span.IsRecording(), len(life.steps))
 	}
