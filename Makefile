@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -36,8 +36,11 @@ test-two-daemons: ## Two daemons race on a real host and are killed; ROUNDS=50 S
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run
 
+fuzz-http: ## Send the API requests spoiled in every way, for TIME (1m) from SEED (1)
+	@TIME="$(TIME)" SEED="$(SEED)" test/fuzzhttp/run
+
 page-shots: ## Test the pages for people in a browser, and leave pictures of them in SHOTS
-	@scripts/page-shots
+	@SHOTS="$(SHOTS)" scripts/page-shots
 
 image-faults: ## Break image downloads in every way on two real hosts; N=200 SEED=1
 	@N=$(or $(N),20) SEED=$(or $(SEED),1) test/imagefaults/run

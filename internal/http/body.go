@@ -70,15 +70,22 @@ func (b bodies) tooLarge(w http.ResponseWriter) error {
 }
 
 // drain reads what a request sends to an operation that takes no body, so that
-// net/http notices when the client leaves. What it says does not matter.
-func (b bodies) drain(w http.ResponseWriter, r *http.Request) {
+// net/http notices when the client leaves. What it says does not matter; that it
+// comes does, because net/http ends a request when a read fails.
+func (b bodies) drain(w http.ResponseWriter, r *http.Request) error {
 	if !hasBody(r) {
-		return
+		return nil
 	}
-	if _, err := b.read(w, r); err != nil {
-		w.Header().Set("Connection", "close")
-	}
+	_, err := b.read(w, r)
 	r.Body = http.NoBody
+	switch instance.ReasonOf(err) {
+	case instance.ReasonTimeout:
+		return invalidf("body", "was announced and did not arrive within %s", b.timeout)
+	case instance.ReasonCancelled:
+		return err
+	default:
+		return nil
+	}
 }
 
 // replaceBody gives r the bytes that were read of it.

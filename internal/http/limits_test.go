@@ -155,16 +155,29 @@ func readAnswer(t *testing.T, r *bufio.Reader) (status int, body string) {
 func TestBody_slowIsCut(t *testing.T) {
 	h := newHarness(t, &fakeService{}, func(o *Options) { o.BodyTimeout = 50 * time.Millisecond })
 	addr := listen(t, h.handler, context.Background())
-	for _, target := range []string{"POST /instances", "DELETE /instances/hosts/h1/domains/a", "POST /nope"} {
+	for target, want := range map[string]int{
+		"POST /instances": http.StatusGatewayTimeout, "DELETE /instances/hosts/h1/domains/a": http.StatusBadRequest, "POST /nope": http.StatusNotFound,
+	} {
 		method, path, _ := strings.Cut(target, " ")
 		_, r := dial(t, addr, head(method, path, 100)+`{"name":`)
 		status, _ := readAnswer(t, r)
 		if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: the connection stays open: %v", target, err)
 		}
-		if target == "POST /instances" && status != http.StatusGatewayTimeout {
-			t.Errorf("%s: %d", target, status)
+		if status != want {
+			t.Errorf("%s: got %d, want %d", target, status, want)
 		}
+	}
+	if got := h.service.called(); len(got) != 0 {
+		t.Errorf("the service was called: %v", got)
+	}
+}
+
+func TestListenerServer_answersForTheWholeServerAreOurs(t *testing.T) {
+	h := newHarness(t, &fakeService{})
+	_, r := dial(t, listen(t, h.handler, context.Background()), "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+testToken+"\r\n\r\n")
+	if status, body := readAnswer(t, r); status != http.StatusNotFound || !strings.Contains(body, `"RouteNotFound"`) {
+		t.Errorf("got %d %s", status, body)
 	}
 }
 

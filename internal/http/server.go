@@ -120,5 +120,7 @@ func NewListenerServer(base context.Context, h http.Handler, log *slog.Logger) *
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return base },
+		// OPTIONS * is no path of ours either; net/http's own answer would be a bare 200.
+		DisableGeneralOptionsHandler: true,
 	}
 }

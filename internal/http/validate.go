@@ -100,8 +100,7 @@ func (v *validator) check(w http.ResponseWriter, r *http.Request) error {
 // checkBody reads the body of an operation that takes one.
 func (v *validator) checkBody(op *openapi3.Operation, w http.ResponseWriter, r *http.Request) error {
 	if op.RequestBody == nil {
-		v.bodies.drain(w, r)
-		return nil
+		return v.bodies.drain(w, r)
 	}
 	if err := checkMediaType(r.Header); err != nil {
 		return err
