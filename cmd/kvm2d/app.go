@@ -138,19 +138,20 @@ func (a *app) listen(ctx context.Context, name, address string) (net.Listener, e
 
 // startHosts makes the configured hosts and their links; nothing is dialled.
 func (a *app) startHosts(ctx context.Context) (*fleet, error) {
-	metrics := libvirtx.NewMetrics(a.registry)
-	hosts := newFleet(ctx, func(h config.Host) (*libvirtx.Link, error) { return a.newLink(h, metrics) }, a.newHost)
+	// What all links share.
+	metrics, buffers := libvirtx.NewMetrics(a.registry), libvirtx.NewBuffers(int64(a.Config.Limits.TransferBufferMiB)<<20)
+	hosts := newFleet(ctx, func(h config.Host) (*libvirtx.Link, error) { return a.newLink(h, metrics, buffers) }, a.newHost)
 	a.life.onStop("hosts", func(context.Context) error { return hosts.Close() })
 	return hosts, hosts.apply(a.Config.KVM2.Hosts)
 }
 
-func (a *app) newLink(h config.Host, metrics *libvirtx.Metrics) (*libvirtx.Link, error) {
+func (a *app) newLink(h config.Host, metrics *libvirtx.Metrics, buffers *libvirtx.Buffers) (*libvirtx.Link, error) {
 	connector, err := a.Backends.connector(h)
 	if err != nil {
 		return nil, err
 	}
 	return libvirtx.NewLink(libvirtx.LinkOptions{
-		Host: h.Name, Connector: connector, Limits: limitsOf(a.Config.Timeouts),
+		Host: h.Name, Connector: connector, Limits: limitsOf(a.Config.Timeouts), Buffers: buffers,
 		Log: a.Log, Tracer: a.tracer, Metrics: metrics,
 	})
 }

@@ -52,7 +52,7 @@ var comments = map[string]string{
 	"Limits.CreatesPerHost":       "createsPerHost bounds the creates that work on one host at a time.",
 	"Limits.RequestBodyMiB":       "requestBodyMiB bounds one request's body.",
 	"Limits.Requests":             "requests bounds the requests in progress.",
-	"Limits.TransferBufferMiB":    "transferBufferMiB bounds the memory of all transfers together.",
+	"Limits.TransferBufferMiB":    "transferBufferMiB bounds what all transfers to and from hosts read ahead together; half a MiB each, and more transfers wait.",
 	"Placement.Host":              "host is where instances of this placement live.",
 	"Placement.Image":             "image is what they boot from unless the caller names another.",
 	"Placement.Size":              "size is what they measure unless the caller names another.",

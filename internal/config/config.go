@@ -145,7 +145,8 @@ type Limits struct {
 	Requests int `yaml:"requests" range:"1..100000"`
 	// RequestBodyMiB bounds one request's body.
 	RequestBodyMiB int `yaml:"requestBodyMiB" range:"1..64"`
-	// TransferBufferMiB bounds the memory of all transfers together.
+	// TransferBufferMiB bounds what all transfers to and from hosts read ahead
+	// together; half a MiB each, and more transfers wait.
 	TransferBufferMiB int `yaml:"transferBufferMiB" range:"4..4096"`
 }
 

@@ -17,6 +17,8 @@ type LinkOptions struct {
 	Host      string
 	Connector Connector
 	Limits    Limits
+	// Buffers may be shared by all links; nil bounds nothing.
+	Buffers *Buffers
 	// Log gets one Debug line per call; nil discards.
 	Log *slog.Logger
 	// Tracer makes one span per call; nil makes none.
@@ -31,6 +33,7 @@ type LinkOptions struct {
 // use.
 type Link struct {
 	limits  Limits
+	buffers *Buffers
 	dialer  *dialer
 	observe observer
 	quiet   quietAgents
@@ -66,7 +69,8 @@ func NewLink(o LinkOptions) (*Link, error) {
 		o.Metrics = NewMetrics(nil)
 	}
 	l := &Link{
-		limits: o.Limits.withDefaults(),
+		limits:  o.Limits.withDefaults(),
+		buffers: o.Buffers,
 		observe: observer{
 			host:    o.Host,
 			log:     o.Log.With(slog.String("host", o.Host)),
@@ -124,6 +128,11 @@ func (l *Link) do(ctx context.Context, c call, fn rpc) error {
 	defer l.usage.end()
 	switch c.lane {
 	case laneTransfer:
+		giveBack, err := l.buffers.take(ctx, l.closing)
+		if err != nil {
+			return err
+		}
+		defer giveBack()
 		s, err := l.open(ctx, laneTransfer)
 		if err != nil {
 			return err
