@@ -69,7 +69,8 @@ func (c *contract) find(method, target string) (operation, map[string]string, bo
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	segments, ok := c.segments(u.EscapedPath())
+	// As it was sent, where that says more than what it decodes to.
+	segments, ok := c.segments(cmp.Or(u.RawPath, u.EscapedPath()))
 	if !ok {
 		return operation{}, nil, false
 	}

@@ -69,6 +69,7 @@ func TestContract_find(t *testing.T) {
 		{"GET", "/instances/hosts%2Fh%2fdomains%2Fa/console", "getConsole"},
 		{"GET", "http://elsewhere/health", "getHealth"},
 		{"POST", "/images/%2F/pull", "pullImage"},
+		{"POST", "/images/ü%2F/pull", "pullImage"},
 		{"GET", "/instances/", ""},
 		{"GET", "/instances/hosts/h/domains/A", ""},
 		{"GET", "/instances/hosts%252Fh%252Fdomains%252Fa", ""},
