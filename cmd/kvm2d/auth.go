@@ -3,7 +3,9 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -23,7 +25,13 @@ func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi
 	}
 	var ways []httpapi.Authenticator
 	if t := s.Auth.Token; t != nil {
-		ways = append(ways, httpapi.NewTokenFile(t.File, log))
+		tokens := httpapi.NewTokenFile(t.File, log)
+		// A file that is not there may be on its way; one with faults would lock everybody out.
+		err := tokens.Check()
+		if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
+			return nil, &outcome{code: exitUsage, err: err}
+		}
+		ways = append(ways, tokens)
 	}
 	if c := s.Auth.ClientCert; c != nil {
 		names := make(httpapi.ClientCert, len(c.Allow))

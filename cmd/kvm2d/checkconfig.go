@@ -35,7 +35,7 @@ func checkConfig(stdout, stderr io.Writer, file string) error {
 	for _, w := range warnings {
 		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
-	if faults := cfg.CheckFiles(sshFiles); len(faults) > 0 {
+	if faults := cfg.CheckFiles(fileChecks); len(faults) > 0 {
 		return &config.FaultsError{File: file, Faults: faults}
 	}
 	fmt.Fprintf(stdout, "%s: fine: %d hosts, %d images, %d sizes, %d placements\n",

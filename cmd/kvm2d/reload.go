@@ -181,7 +181,7 @@ func (r *reloader) take(ctx context.Context, log *slog.Logger, content []byte) (
 			return "", err
 		}
 		r.offer(catalogOf(next.KVM2))
-		logWarnings(ctx, log, append(warnings, next.CheckFiles(sshFiles)...))
+		logWarnings(ctx, log, append(warnings, next.CheckFiles(fileChecks)...))
 	}
 	r.current = *next
 	level := slog.LevelInfo

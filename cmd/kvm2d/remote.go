@@ -1,7 +1,10 @@
 package main
 
 import (
+	"log/slog"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx"
 )
 
@@ -29,5 +32,8 @@ func connectorOf(h config.Host) (libvirtx.Connector, error) {
 	return libvirtx.NewSSHConnector(o)
 }
 
-// sshFiles check the configuration's files for SSH as a dial would.
-var sshFiles = config.SSHFiles{Key: libvirtx.CheckKey, KnownHosts: libvirtx.CheckKnownHosts}
+// fileChecks look at the configuration's files as those do who use them.
+var fileChecks = config.FileChecks{
+	Key: libvirtx.CheckKey, KnownHosts: libvirtx.CheckKnownHosts,
+	Tokens: func(file string) error { return httpapi.NewTokenFile(file, slog.New(slog.DiscardHandler)).Check() },
+}

@@ -97,7 +97,7 @@ func loadInto(ctx context.Context, opts *appOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	logWarnings(ctx, opts.Log.With("file", path), append(warnings, cfg.CheckFiles(sshFiles)...))
+	logWarnings(ctx, opts.Log.With("file", path), append(warnings, cfg.CheckFiles(fileChecks)...))
 	opts.Backends = realBackends()
 	opts.File = configFile{path: path, content: content, loaded: *cfg, every: lookEvery}
 	opts.Config = cfg

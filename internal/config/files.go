@@ -6,88 +6,104 @@ import (
 	"os"
 )
 
-// SSHFiles are the checks of those files that only SSH understands. Each is
-// called with files that can be read, and must not dial.
-type SSHFiles struct {
+// FileChecks are the checks of those files that this package cannot read. Each
+// is called with files that can be read, and must not dial; its error never
+// holds what is in a file.
+type FileChecks struct {
 	// Key says why a private key is of no use; passphraseFile may be "".
 	Key func(file, passphraseFile string) error
 	// KnownHosts says why a known_hosts file does not vouch for addr (host:port).
 	KnownHosts func(file, addr string) error
+	// Tokens says what is wrong with a file of tokens.
+	Tokens func(file string) error
 }
 
 // CheckFiles looks at the files that cfg names and returns what is wrong with
-// them, in the order of the configuration. None of it keeps a daemon from
-// starting: a Secret may be on its way, and each file is read again at use.
-func (c *Config) CheckFiles(ssh SSHFiles) []Fault {
-	var found []Fault
-	add := func(path, text string) {
-		f := Fault{Path: path, Text: text}
-		if c.lineOf != nil {
-			f.Line = c.lineOf(path)
-		}
-		found = append(found, f)
-	}
-	check := func(path, file string) bool {
-		if file == "" {
-			return false
-		}
-		text := unreadableFile(file)
-		if text != "" {
-			add(path, text)
-		}
-		return text == ""
-	}
-	key := func(at, file, passphraseFile string) {
-		readable := check(at+".sshKeyFile", file)
-		if passphraseFile != "" {
-			readable = check(at+".passphraseFile", passphraseFile) && readable
-		}
-		if !readable {
-			return
-		}
-		if err := ssh.Key(file, passphraseFile); err != nil {
-			add(at+".sshKeyFile", err.Error())
-		}
-	}
-	known := func(at, file string, end Endpoint) {
-		if !check(at+".knownHostsFile", file) {
-			return
-		}
-		if err := ssh.KnownHosts(file, end.Address()); err != nil {
-			add(at+".knownHostsFile", err.Error())
-		}
-	}
-	c.Server.eachFile(func(path, file string) { check(path, file) })
+// them, in the order of the configuration. A file that is missing keeps no daemon
+// from starting: a Secret may be on its way, and each file is read again at use.
+func (c *Config) CheckFiles(checks FileChecks) []Fault {
+	l := &fileLook{FileChecks: checks, config: c}
+	l.server(&c.Server)
 	for i, h := range c.KVM2.Hosts {
 		at := item("kvm2.hosts", i)
-		key(at, h.SSHKeyFile, h.PassphraseFile)
-		known(at, h.KnownHostsFile, h.Endpoint())
+		l.key(at, h.SSHKeyFile, h.PassphraseFile)
+		l.knownHosts(at, h.KnownHostsFile, h.Endpoint())
 		if j := h.Jump; j != nil {
-			key(at+".jump", j.SSHKeyFile, j.PassphraseFile)
-			known(at+".jump", j.KnownHostsFile, j.Endpoint())
+			l.key(at+".jump", j.SSHKeyFile, j.PassphraseFile)
+			l.knownHosts(at+".jump", j.KnownHostsFile, j.Endpoint())
 		}
 	}
 	for _, name := range sortedKeys(c.KVM2.Images) {
-		check(join("kvm2.images", name)+".vendorDataFile", c.KVM2.Images[name].VendorDataFile)
+		l.readable(join("kvm2.images", name)+".vendorDataFile", c.KVM2.Images[name].VendorDataFile)
 	}
-	return found
+	return l.found
 }
 
-// eachFile calls see for every file of the server block.
-func (s *Server) eachFile(see func(path, file string)) {
-	if s.TLS != nil {
-		see("server.tls.certFile", s.TLS.CertFile)
-		see("server.tls.keyFile", s.TLS.KeyFile)
+// fileLook is one look at the files of a configuration.
+type fileLook struct {
+	FileChecks
+	config *Config
+	found  []Fault
+}
+
+func (l *fileLook) add(path, text string) {
+	f := Fault{Path: path, Text: text}
+	if l.config.lineOf != nil {
+		f.Line = l.config.lineOf(path)
 	}
-	if t := s.Auth.Token; t != nil {
-		see("server.auth.token.file", t.File)
+	l.found = append(l.found, f)
+}
+
+// readable reports whether the file at path, if one is given, can be read.
+func (l *fileLook) readable(path, file string) bool {
+	if file == "" {
+		return false
+	}
+	text := unreadableFile(file)
+	if text != "" {
+		l.add(path, text)
+	}
+	return text == ""
+}
+
+func (l *fileLook) key(at, file, passphraseFile string) {
+	ok := l.readable(at+".sshKeyFile", file)
+	if passphraseFile != "" {
+		ok = l.readable(at+".passphraseFile", passphraseFile) && ok
+	}
+	if !ok {
+		return
+	}
+	if err := l.Key(file, passphraseFile); err != nil {
+		l.add(at+".sshKeyFile", err.Error())
+	}
+}
+
+func (l *fileLook) knownHosts(at, file string, end Endpoint) {
+	if !l.readable(at+".knownHostsFile", file) {
+		return
+	}
+	if err := l.KnownHosts(file, end.Address()); err != nil {
+		l.add(at+".knownHostsFile", err.Error())
+	}
+}
+
+func (l *fileLook) server(s *Server) {
+	if s.TLS != nil {
+		l.readable("server.tls.certFile", s.TLS.CertFile)
+		l.readable("server.tls.keyFile", s.TLS.KeyFile)
+	}
+	if t := s.Auth.Token; t != nil && l.readable("server.auth.token.file", t.File) {
+		if err := l.Tokens(t.File); err != nil {
+			l.add("server.auth.token.file", err.Error())
+		}
 	}
 	if t := s.Auth.TokenReview; t != nil {
-		see("server.auth.tokenReview.caFile", t.CAFile)
-		see("server.auth.tokenReview.tokenFile", t.TokenFile)
+		l.readable("server.auth.tokenReview.caFile", t.CAFile)
+		l.readable("server.auth.tokenReview.tokenFile", t.TokenFile)
 	}
 	if c := s.Auth.ClientCert; c != nil {
-		see("server.auth.clientCert.caFile", c.CAFile)
+		l.readable("server.auth.clientCert.caFile", c.CAFile)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func TestCheckFiles(t *testing.T) {
 		return path(name)
 	}
 	key, known := write("key", "k"), write("known_hosts", "h")
-	ssh := SSHFiles{
+	checks := FileChecks{
 		Key: func(file, passphraseFile string) error {
 			if file == key && passphraseFile == "" {
 				return nil
@@ -58,7 +59,7 @@ func TestCheckFiles(t *testing.T) {
 		},
 	}
 	var got []string
-	for _, f := range cfg.CheckFiles(ssh) {
+	for _, f := range cfg.CheckFiles(checks) {
 		got = append(got, strings.ReplaceAll(f.String(), dir, "DIR"))
 	}
 	want := []string{
@@ -87,7 +88,7 @@ func TestCheckFiles_tellsLines(t *testing.T) {
 		{"kvm2.hosts[0].sshKeyFile", 5, "/k: no such file"},
 		{"kvm2.hosts[0].knownHostsFile", 6, "/h: no such file"},
 	}
-	if diff := cmp.Diff(want, cfg.CheckFiles(SSHFiles{})); diff != "" {
+	if diff := cmp.Diff(want, cfg.CheckFiles(FileChecks{})); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
@@ -102,5 +103,21 @@ func TestCheckFiles_noPermission(t *testing.T) {
 	}
 	if got, want := unreadableFile(file), file+": no permission to read it"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckFiles_tokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Server: Server{Auth: Auth{Token: &TokenAuth{File: file}}}}
+	bad := func(string) error { return errors.New("line 1: want name, role and token") }
+	want := []Fault{{Path: "server.auth.token.file", Text: "line 1: want name, role and token"}}
+	if diff := cmp.Diff(want, cfg.CheckFiles(FileChecks{Tokens: bad})); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if got := cfg.CheckFiles(FileChecks{Tokens: func(string) error { return nil }}); got != nil {
+		t.Errorf("a good file: got %v", got)
 	}
 }
