@@ -14,6 +14,17 @@ import (
 // link-local, multicast, unspecified.
 func usable(ip netip.Addr) bool { return ip.IsGlobalUnicast() }
 
+// parseAddress reads a usable address. A guest's agent says what it likes: a
+// zone is any text, and an address of everybody's needs none.
+func parseAddress(s string) (netip.Addr, bool) {
+	ip, err := netip.ParseAddr(s)
+	ip = ip.Unmap()
+	return ip, err == nil && ip.Zone() == "" && usable(ip)
+}
+
+// maxAddresses bounds what is kept of what a guest claims to have, by source.
+const maxAddresses = 64
+
 // hasIPv4 reports whether an instance with these addresses has its IP.
 func hasIPv4(addrs []instance.Address) bool {
 	return slices.ContainsFunc(addrs, func(a instance.Address) bool { return a.Addr.Is4() })
@@ -29,8 +40,8 @@ func interfaceAddresses(ifaces []libvirt.DomainInterface, source instance.Addres
 			continue
 		}
 		for _, a := range iface.Addrs {
-			if ip, err := netip.ParseAddr(a.Addr); err == nil && usable(ip.Unmap()) {
-				out = append(out, instance.Address{Addr: ip.Unmap(), Source: source, MAC: mac})
+			if ip, ok := parseAddress(a.Addr); ok && len(out) < maxAddresses {
+				out = append(out, instance.Address{Addr: ip, Source: source, MAC: mac})
 			}
 		}
 	}
@@ -45,8 +56,8 @@ func leaseAddresses(leases []libvirt.NetworkDhcpLease, macs []string) []instance
 		if !slices.Contains(macs, mac) {
 			continue
 		}
-		if ip, err := netip.ParseAddr(lease.Ipaddr); err == nil && usable(ip.Unmap()) {
-			out = append(out, instance.Address{Addr: ip.Unmap(), Source: instance.SourceLease, MAC: mac})
+		if ip, ok := parseAddress(lease.Ipaddr); ok {
+			out = append(out, instance.Address{Addr: ip, Source: instance.SourceLease, MAC: mac})
 		}
 	}
 	return out

@@ -49,6 +49,7 @@ func TestInterfaceAddresses_onlyTheDomainsOwnCards(t *testing.T) {
 		{"only link-local", []libvirt.DomainInterface{iface("eth0", ownMAC, "fe80::1", "169.254.1.1")}, nil},
 		{"IPv6 only", []libvirt.DomainInterface{iface("eth0", ownMAC, "fe80::1", "2001:db8::5")}, []string{"2001:db8::5"}},
 		{"rubbish", []libvirt.DomainInterface{iface("eth0", ownMAC, "", "1.2.3", "10.0.0.5/24", "0.0.0.0", "224.0.0.1", "10.0.0.6")}, []string{"10.0.0.6"}},
+		{"zone of any text", []libvirt.DomainInterface{iface("eth0", ownMAC, "2001:db8::5%\x1b[2J", "2001:db8::6")}, []string{"2001:db8::6"}},
 		{"mapped", []libvirt.DomainInterface{iface("eth0", ownMAC, "::ffff:10.0.0.7", "::ffff:127.0.0.1")}, []string{"10.0.0.7"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -63,6 +64,17 @@ func TestInterfaceAddresses_onlyTheDomainsOwnCards(t *testing.T) {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestInterfaceAddresses_keepsSoManyOfAGuestThatClaimsMore(t *testing.T) {
+	var claimed []string
+	for i := range 5000 {
+		claimed = append(claimed, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String())
+	}
+	got := interfaceAddresses([]libvirt.DomainInterface{iface("eth0", ownMAC, claimed...)}, instance.SourceAgent, []string{ownMAC})
+	if len(got) != maxAddresses {
+		t.Errorf("got %d, want %d", len(got), maxAddresses)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestClassify_transport(t *testing.T) {
 		{"handshake, no type", &handshakeError{err: errors.New("ssh: overflow")}, instance.ReasonUnreachable, instance.Transient},
 		{"channel refused", &socketError{err: &ssh.OpenChannelError{}}, instance.ReasonLibvirtUnavailable, instance.Transient},
 		{"jump host can't reach it", &ssh.OpenChannelError{Reason: ssh.ConnectionFailed}, instance.ReasonUnreachable, instance.Transient},
-		{"garbage", endError{&frameError{length: 3}}, instance.ReasonLibvirtUnavailable, instance.Transient},
+		{"garbage", endError{&frameError{}}, instance.ReasonLibvirtUnavailable, instance.Transient},
 		{"unknown procedure", libvirt.ErrUnsupported, instance.ReasonRefusedByLibvirt, instance.Permanent},
 		{"connection lost", libvirt.ErrInterrupted, instance.ReasonUnreachable, instance.Transient},
 		{"never sent", errNotSent, instance.ReasonUnreachable, instance.Transient},

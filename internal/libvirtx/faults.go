@@ -108,20 +108,33 @@ func (e *socketError) Unwrap() error { return e.err }
 
 // frameError: the peer does not speak libvirt's protocol.
 type frameError struct {
-	length uint32
+	problem string
 }
 
 func (e *frameError) Error() string {
-	return fmt.Sprintf("the peer does not speak libvirt's protocol (a frame of %d bytes)", e.length)
+	return "the peer does not speak libvirt's protocol (" + e.problem + ")"
 }
+
+// stepError: a step of a dial failed. Its text may quote the peer.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + printable(e.err.Error()) }
+func (e *stepError) Unwrap() error { return e.err }
 
 // handshakeError: the SSH handshake ended for a cause that has no type.
 type handshakeError struct {
-	addr string
 	// unheard: the server hung up before it said who it is.
 	unheard bool
 	err     error
 }
 
-func (e *handshakeError) Error() string { return "ssh to " + e.addr + ": " + e.err.Error() }
+func (e *handshakeError) Error() string {
+	if e.unheard {
+		return "the SSH server hung up before it showed its key (too many logins at once, a ban, or no SSH server at all): " + e.err.Error()
+	}
+	return e.err.Error()
+}
 func (e *handshakeError) Unwrap() error { return e.err }

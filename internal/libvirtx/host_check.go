@@ -103,7 +103,7 @@ func (e *examination) name(ctx context.Context, be Backend) error {
 	if err != nil {
 		return err
 	}
-	e.note(func(d *instance.HostDetails) { d.Hostname = name })
+	e.note(func(d *instance.HostDetails) { d.Hostname = printable(name) })
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (e *examination) memory(ctx context.Context, be Backend) error {
 func (e *examination) platform(ctx context.Context, be Backend) error {
 	p, err := e.host.readPlatform(ctx, be)
 	e.note(func(d *instance.HostDetails) {
-		d.HostUUID, d.DomainType, d.Firmware = p.HostUUID, p.DomainType, p.firmwareNames()
+		d.HostUUID, d.DomainType, d.Firmware = printable(p.HostUUID), printable(p.DomainType), p.firmwareNames()
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package libvirtx_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/libvirtx/sim"
 )
 
@@ -44,23 +46,42 @@ func TestFind_readsWhatWasDefined(t *testing.T) {
 }
 
 func TestFind_absentAndVanishedAreInstanceNotFound(t *testing.T) {
-	h, s := newHost(t, sim.Options{})
+	h, _ := newHost(t, sim.Options{})
 	_, err := h.Find(t.Context(), "proxy-1")
 	wantReason(t, err, instance.ReasonInstanceNotFound)
 
-	m := boot(t, h, "proxy-1")
-	for _, method := range []string{"DomainGetXMLDesc", "DomainGetState", "DomainIsPersistent"} {
-		s.FailMethod(method, code(libvirt.ErrNoDomain), 1)
-		_, err = h.FindWithAddresses(t.Context(), "proxy-1")
-		wantReason(t, err, instance.ReasonInstanceNotFound)
-		s.FailMethod(method, code(libvirt.ErrNoDomain), 1)
-		_, err = h.Read(t.Context(), m)
-		wantReason(t, err, instance.ReasonInstanceNotFound)
+	find := func(h *libvirtx.Host, _ instance.Machine) error {
+		_, err := h.FindWithAddresses(t.Context(), "proxy-1")
+		return err
 	}
-	for _, method := range []string{"DomainLookupByName", "DomainGetXMLDesc", "DomainGetState"} {
-		s.FailMethod(method, code(libvirt.ErrSystemError), 1)
-		_, err = h.Find(t.Context(), "proxy-1")
-		wantReason(t, err, instance.ReasonLibvirtError)
+	read := func(h *libvirtx.Host, m instance.Machine) error {
+		_, err := h.Read(t.Context(), m)
+		return err
+	}
+	for _, tc := range []struct {
+		method string
+		number libvirt.ErrorNumber
+		call   func(*libvirtx.Host, instance.Machine) error
+		want   instance.Reason
+	}{
+		{"DomainGetXMLDesc", libvirt.ErrNoDomain, find, instance.ReasonInstanceNotFound},
+		{"DomainGetXMLDesc", libvirt.ErrNoDomain, read, instance.ReasonInstanceNotFound},
+		{"DomainGetState", libvirt.ErrNoDomain, find, instance.ReasonInstanceNotFound},
+		{"DomainGetState", libvirt.ErrNoDomain, read, instance.ReasonInstanceNotFound},
+		{"DomainIsPersistent", libvirt.ErrNoDomain, find, instance.ReasonInstanceNotFound},
+		{"DomainIsPersistent", libvirt.ErrNoDomain, read, instance.ReasonInstanceNotFound},
+		{"DomainLookupByName", libvirt.ErrSystemError, find, instance.ReasonLibvirtError},
+		{"DomainGetXMLDesc", libvirt.ErrSystemError, find, instance.ReasonLibvirtError},
+		{"DomainGetState", libvirt.ErrSystemError, find, instance.ReasonLibvirtError},
+	} {
+		t.Run(fmt.Sprintf("%s %d", tc.method, tc.number), func(t *testing.T) {
+			// A host of its own: a call that one row left behind would take the
+			// next row's failure.
+			h, s := newHost(t, sim.Options{})
+			m := boot(t, h, "proxy-1")
+			s.FailMethod(tc.method, code(tc.number), 1)
+			wantReason(t, tc.call(h, m), tc.want)
+		})
 	}
 }
 

@@ -15,8 +15,6 @@ const (
 	procHostname   = 59
 	procAuthList   = 66
 	procLibVersion = 157
-	procVolUpload  = 208
-	typeStream     = 3
 )
 
 // fakeLibvirtd speaks as much of libvirt's protocol as opening and two reads take.
@@ -30,6 +28,9 @@ type fakeLibvirtd struct {
 	// openError is the number that the opening is refused with, callError every
 	// call after it, uploadError an upload once its last byte has come.
 	openError, callError, uploadError atomic.Uint32
+
+	// spoil changes an answer on its way; nil leaves it.
+	spoil func(proc uint32, answer []byte) []byte
 
 	ln    net.Listener
 	mu    sync.Mutex
@@ -95,7 +96,11 @@ func (f *fakeLibvirtd) serve(conn net.Conn) {
 		if f.mute.Load() || f.muteAfterOpen.Load() && proc != procAuthList && proc != procConnectOpen {
 			continue
 		}
-		if _, err := conn.Write(f.answer(header, proc)); err != nil {
+		answer := f.answer(header, proc)
+		if f.spoil != nil {
+			answer = f.spoil(proc, answer)
+		}
+		if _, err := conn.Write(answer); err != nil {
 			return
 		}
 		if proc == procConnectOpen && f.dropAfterOpen.Load() {

@@ -208,7 +208,7 @@ func (c *watchedConn) note(err error) {
 
 // explain gives the error of a handshake the type that the library did not.
 func (c *watchedConn) explain(e SSHEndpoint, l *login, err error) error {
-	failed := &handshakeError{addr: e.Addr, err: err}
+	failed := &handshakeError{err: err}
 	n, isNegotiation := errors.AsType[*ssh.AlgorithmNegotiationError](err)
 	switch {
 	case isNegotiation && len(l.algorithms) > 0 && slices.Equal(n.SupportedAlgorithms, l.algorithms):

@@ -198,7 +198,7 @@ func endedBy(ctx context.Context, step string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", step, context.Cause(ctx))
 	}
-	return fmt.Errorf("%s: %w", step, err)
+	return &stepError{step: step, err: err}
 }
 
 // tunnel is the chain of SSH clients under one connection.

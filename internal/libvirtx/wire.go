@@ -46,7 +46,7 @@ func openWire(conn net.Conn, shut func() error, uri libvirt.ConnectURI) (*wire, 
 		if bad := g.garbage.Load(); bad != nil {
 			err = bad
 		}
-		return nil, fmt.Errorf("open %s: %w", uri, err)
+		return nil, fmt.Errorf("open %s: %w", uri, tame(err))
 	}
 	return &wire{lib: lib, guard: g}, nil
 }
@@ -69,12 +69,12 @@ func (w *wire) Close() error {
 func (w *wire) Done() <-chan struct{} { return w.guard.done }
 
 // sent tells apart the one error that the library gives before it sends
-// anything: the connection was gone already.
+// anything, the connection was gone already, and makes the others fit to show.
 func sent(err error) error {
 	if errors.Is(err, syscall.EINVAL) && !as[*net.OpError](err) {
 		return errNotSent
 	}
-	return err
+	return tame(err)
 }
 
 func reply[T any](v T, err error) (T, error) { return v, sent(err) }
