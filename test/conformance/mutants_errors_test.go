@@ -7,34 +7,42 @@ import (
 	"strings"
 )
 
-func errorMutants() []mutant {
-	wrongBody := func(part string, change func(x *exchange)) func(x *exchange) {
-		return func(x *exchange) {
-			if x.method == http.MethodPost && bytes.Contains(x.body, []byte("-wrong")) && bytes.Contains(x.body, []byte(part)) {
-				change(x)
-			}
+// wrongBody calls change for the suite's wrong creates that hold part.
+func wrongBody(part string, change func(x *exchange)) func(x *exchange) {
+	return func(x *exchange) {
+		if x.method == http.MethodPost && bytes.Contains(x.body, []byte("-wrong")) && bytes.Contains(x.body, []byte(part)) {
+			change(x)
 		}
 	}
-	onStatus := func(status int, change func(x *exchange)) func(x *exchange) {
-		return func(x *exchange) {
-			if x.status == status && !strings.Contains(x.path, "-absent") {
-				change(x)
-			}
+}
+
+// onStatus calls change for answers with that status, absent instances' aside.
+func onStatus(status int, change func(x *exchange)) func(x *exchange) {
+	return func(x *exchange) {
+		if x.status == status && !strings.Contains(x.path, "-absent") {
+			change(x)
 		}
 	}
-	absent := func(change func(x *exchange)) func(x *exchange) {
-		return func(x *exchange) {
-			if x.is(http.MethodGet, "-absent") {
-				change(x)
-			}
+}
+
+// absent calls change for reads of the instance that is not there.
+func absent(change func(x *exchange)) func(x *exchange) {
+	return func(x *exchange) {
+		if x.is(http.MethodGet, "-absent") {
+			change(x)
 		}
 	}
-	plain := func(text string) func(x *exchange) {
-		return func(x *exchange) {
-			x.answer.Set("Content-Type", "text/plain; charset=utf-8")
-			x.out = []byte(text)
-		}
+}
+
+// plain makes an answer text.
+func plain(text string) func(x *exchange) {
+	return func(x *exchange) {
+		x.answer.Set("Content-Type", "text/plain; charset=utf-8")
+		x.out = []byte(text)
 	}
+}
+
+func wrongBodyMutants() []mutant {
 	return []mutant{
 		{name: "unknown fields are forgiven", red: "E1", before: wrongBody(`"colour"`, func(x *exchange) {
 			var o map[string]any
@@ -60,6 +68,11 @@ func errorMutants() []mutant {
 				x.header.Set("Content-Type", "application/json")
 			}
 		}},
+	}
+}
+
+func wrongRequestMutants() []mutant {
+	return []mutant{
 		{name: "a wrong method is bare", red: "E1", after: onStatus(http.StatusMethodNotAllowed, plain("Method Not Allowed\n"))},
 		{name: "a wrong method has no Allow", red: "E1", after: onStatus(http.StatusMethodNotAllowed, func(x *exchange) { x.answer.Del("Allow") })},
 		{name: "a large body is a fault of the server", red: "E1", after: onStatus(http.StatusRequestEntityTooLarge, func(x *exchange) {
@@ -91,6 +104,11 @@ func errorMutants() []mutant {
 				x.path = strings.TrimSuffix(x.path, "/")
 			}
 		}},
+	}
+}
+
+func problemMutants() []mutant {
+	return []mutant{
 		{name: "an invalid request is Transient", red: "E1", after: onStatus(http.StatusBadRequest, func(x *exchange) {
 			if bytes.Contains(x.body, []byte("colour")) {
 				x.edit(func(o map[string]any) { o["kind"], o["retryAfterSeconds"] = "Transient", 1 })

@@ -11,20 +11,33 @@ import (
 	"sync/atomic"
 )
 
-func catalogMutants() []mutant {
-	on := func(path string, change func(x *exchange)) func(x *exchange) {
-		return func(x *exchange) {
-			if x.method == http.MethodGet && x.path == path {
-				change(x)
-			}
+// on calls change for answers to GET path.
+func on(path string, change func(x *exchange)) func(x *exchange) {
+	return func(x *exchange) {
+		if x.method == http.MethodGet && x.path == path {
+			change(x)
 		}
 	}
+}
+
+// laterOn calls change for all but the first answer to GET or HEAD path.
+func laterOn(path string, change func(x *exchange)) func(x *exchange) {
+	return later(func(x *exchange) bool {
+		return x.path == path && (x.method == http.MethodGet || x.method == http.MethodHead)
+	}, change)
+}
+
+func catalogMutants() []mutant {
 	return []mutant{
 		{name: "placements are in disorder", red: "placements", after: on("/placements", func(x *exchange) {
 			x.edit(func(o map[string]any) {
 				all, _ := o["items"].([]any)
 				slices.Reverse(all)
 			})
+		})},
+		{name: "placements are for people, and lack a size", red: "placements", after: laterOn("/placements", func(x *exchange) {
+			x.answer.Set("Content-Type", "text/html")
+			x.entries("items", func(o map[string]any) { delete(o, "size") })
 		})},
 		{name: "a placement is there twice", red: "placements", after: on("/placements", func(x *exchange) {
 			x.edit(func(o map[string]any) {
@@ -38,12 +51,30 @@ func catalogMutants() []mutant {
 		{name: "a page in place of the contract", red: "openapi", after: func(x *exchange) {
 			if x.path == "/openapi.yaml" {
 				x.answer.Set("Content-Type", "text/html")
+				x.out = []byte("<html>")
 			}
 		}},
+	}
+}
+
+func healthMutants() []mutant {
+	return []mutant{
 		{name: "a host is missing", red: "H1", after: on("/health", func(x *exchange) {
 			x.edit(func(o map[string]any) {
 				all, _ := o["hosts"].([]any)
 				o["hosts"] = all[:1]
+			})
+		})},
+		{name: "a host is there twice", red: "H1", after: on("/health", func(x *exchange) {
+			x.edit(func(o map[string]any) {
+				all, _ := o["hosts"].([]any)
+				o["hosts"] = append(all, all[0])
+			})
+		})},
+		{name: "the order changes", red: "H1", after: laterOn("/health", func(x *exchange) {
+			x.edit(func(o map[string]any) {
+				all, _ := o["hosts"].([]any)
+				slices.Reverse(all)
 			})
 		})},
 		{name: "degraded though all are ready", red: "H1", after: on("/health", func(x *exchange) {
@@ -61,6 +92,11 @@ func catalogMutants() []mutant {
 		{name: "no latency", red: "H2", after: on("/health", func(x *exchange) {
 			x.entries("hosts", func(o map[string]any) { delete(o, "latencyMs") })
 		})},
+	}
+}
+
+func resourceMutants() []mutant {
+	return []mutant{
 		{name: "the image of an instance is not on its host", red: "images", after: beforeDelete(func(x *exchange) {
 			if x.is(http.MethodGet, "/images") {
 				x.without(func(map[string]any) bool { return true })
@@ -69,9 +105,21 @@ func catalogMutants() []mutant {
 		{name: "an image has no identity", red: "images", after: on("/images", func(x *exchange) {
 			x.entries("items", func(o map[string]any) { delete(o, "identity") })
 		})},
-		{name: "a pull is 200", red: "images", after: func(x *exchange) {
-			if x.status == http.StatusAccepted {
+		{name: "a pull is 200, or NotFound", red: "images", after: func(x *exchange) {
+			switch {
+			case x.status == http.StatusAccepted:
 				x.status = http.StatusOK
+			case x.is(http.MethodPost, "/noimage-"):
+				x.refuse(http.StatusNotFound, "NotFound", "ImageNotOnHost")
+			}
+		}},
+		{name: "a console for people, always there", red: "console", after: func(x *exchange) {
+			if strings.HasSuffix(x.path, "-main/console") && x.query == "" || strings.HasSuffix(x.path, "-silent/console") {
+				x.status = http.StatusOK
+				x.answer.Set("Content-Type", "text/html")
+				if x.method == http.MethodGet {
+					x.out = bytes.Repeat([]byte("<br>"), 20<<10)
+				}
 			}
 		}},
 		{name: "the whole console", red: "console", before: func(x *exchange) {
@@ -98,7 +146,7 @@ func beforeDelete(f func(x *exchange)) func(x *exchange) {
 	}
 }
 
-func surfaceMutants() []mutant {
+func secretMutants() []mutant {
 	return []mutant{
 		{name: "a problem repeats the body", red: "S1", after: func(x *exchange) {
 			if x.status == http.StatusBadRequest && bytes.Contains(x.body, []byte("-red")) {
@@ -124,6 +172,11 @@ func surfaceMutants() []mutant {
 				x.answer.Set("X-User-Data", base64.StdEncoding.EncodeToString([]byte(sent.CloudInit)))
 			}
 		}},
+	}
+}
+
+func surfaceMutants() []mutant {
+	return []mutant{
 		{name: "Retry-After is missing", red: "Retry-After", after: func(x *exchange) { x.answer.Del("Retry-After") }},
 		{name: "Retry-After differs from the body", red: "Retry-After", after: func(x *exchange) {
 			if x.answer.Get("Retry-After") != "" {

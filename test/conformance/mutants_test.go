@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -22,8 +24,12 @@ func TestSuite_honestProxy(t *testing.T) {
 // Each rule turns red against a server that breaks it, and no other does.
 func TestSuite_mutants(t *testing.T) {
 	var all []mutant
-	for _, group := range [][]mutant{catalogMutants(), listMutants(), createMutants(), readMutants(), deleteMutants(), errorMutants(), surfaceMutants()} {
-		all = append(all, group...)
+	for _, group := range []func() []mutant{
+		identityMutants, createMutants, guardMutants, patienceMutants, stateMutants, addressMutants, factMutants,
+		deleteMutants, deleteGuardMutants, listMutants, filterMutants, healthMutants, wrongBodyMutants, wrongRequestMutants,
+		problemMutants, secretMutants, catalogMutants, resourceMutants, surfaceMutants,
+	} {
+		all = append(all, group()...)
 	}
 	reports := examineAll(t, all)
 	broken := map[string]bool{}
@@ -47,7 +53,29 @@ func TestSuite_mutants(t *testing.T) {
 			t.Errorf("no mutant breaks %s", r.id)
 		}
 	}
+	for claim, red := range claims(reports) {
+		if !red {
+			t.Errorf("no mutant breaks a claim of %s", claim)
+		}
+	}
 }
+
+// claims returns every claim that was checked, without its numbers, and whether
+// it was ever found broken: a claim that cannot turn red is worth nothing.
+func claims(reports []*Report) map[string]bool {
+	red := map[string]bool{}
+	for _, r := range reports {
+		for _, f := range r.Findings {
+			for _, c := range f.Checks {
+				claim := f.Rule + ": " + numbersRE.ReplaceAllString(c.What, "N")
+				red[claim] = red[claim] || c.Fault != ""
+			}
+		}
+	}
+	return red
+}
+
+var numbersRE = regexp.MustCompile(`[0-9]+`)
 
 // examineAll runs the suite against each mutant. They mostly wait for guests, so
 // several are examined at once, each in front of a simulator of its own. Runs in
@@ -80,7 +108,9 @@ func examineAll(t *testing.T, all []mutant) []*Report {
 // examine runs the suite against target behind m.
 func examine(t *testing.T, target, placement string, m mutant) *Report {
 	t.Helper()
-	report, err := Run(t.Context(), Settings{URL: startProxy(t, target, m).URL, Token: sesame, Placement: placement})
+	report, err := Run(t.Context(), Settings{
+		URL: startProxy(t, target, m).URL, Token: sesame, Placement: placement, BootTimeout: 20 * time.Second,
+	})
 	if err != nil {
 		t.Errorf("%s: %v", m.name, err)
 		return new(Report)

@@ -183,6 +183,21 @@ func (x *exchange) without(drop func(o map[string]any) bool) {
 	})
 }
 
+// double repeats the entries of the list that pick picks.
+func (x *exchange) double(pick func(o map[string]any) bool) {
+	x.edit(func(o map[string]any) {
+		all, _ := o["items"].([]any)
+		double := []any{}
+		for _, entry := range all {
+			double = append(double, entry)
+			if e, ok := entry.(map[string]any); ok && pick(e) {
+				double = append(double, entry)
+			}
+		}
+		o["items"] = double
+	})
+}
+
 // role reports whether an instance has that role in the suite.
 func role(o map[string]any, role string) bool {
 	return strings.HasSuffix(fmt.Sprint(o["name"]), "-"+role)

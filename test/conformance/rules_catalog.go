@@ -20,20 +20,22 @@ func checkPlacements(ctx context.Context, p *probe) error {
 		return err
 	}
 	p.that(mediaType(a) == "application/json", "the answer is JSON", "got %s", a)
+	offered, err := decode[struct{ Items []placement }](a)
+	if err != nil {
+		return err
+	}
 	var faults []string
-	for _, o := range p.offered {
+	names := map[string]bool{}
+	for _, o := range offered.Items {
+		names[o.Name] = true
 		if o.Name == "" || o.Host == "" || o.Image == "" || o.Size == "" {
 			faults = append(faults, fmt.Sprintf("%+v", o))
 		}
 	}
 	p.none(faults, "each has name, host, image and size")
-	byName := slices.IsSortedFunc(p.offered, func(a, b placement) int { return strings.Compare(a.Name, b.Name) })
+	byName := slices.IsSortedFunc(offered.Items, func(a, b placement) int { return strings.Compare(a.Name, b.Name) })
 	p.that(byName, "they are sorted by name", "got %s", a)
-	names := map[string]bool{}
-	for _, o := range p.offered {
-		names[o.Name] = true
-	}
-	p.that(len(names) == len(p.offered), "no name is there twice", "got %s", a)
+	p.that(len(names) == len(offered.Items), "no name is there twice", "got %s", a)
 	return nil
 }
 

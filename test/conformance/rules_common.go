@@ -114,7 +114,7 @@ func checkRetryAfter(_ context.Context, p *probe) error {
 		p.invisible("no answer of this run was Transient or QuotaExceeded")
 		return nil
 	}
-	p.none(missing, fmt.Sprintf("%d answers have it in whole seconds, and retryAfterSeconds too", seen))
+	p.none(missing, fmt.Sprintf("they have it in whole seconds, and retryAfterSeconds too (seen: %d)", seen))
 	p.none(needless, "no Permanent or NotFound answer has it")
 	return nil
 }

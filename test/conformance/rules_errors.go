@@ -193,8 +193,8 @@ func checkE4(ctx context.Context, p *probe) error {
 		if err != nil {
 			return err
 		}
-		p.refuses(a, http.StatusNotFound, "NotFound", "InstanceNotFound", row.what+" of an instance that is not there")
-		p.that(problemFault(a) == "", "it is a whole problem", "%s: %s", problemFault(a), a)
+		whole := a.is(http.StatusNotFound, "NotFound", "InstanceNotFound") && problemFault(a) == ""
+		p.that(whole, row.what+" of an instance that is not there is 404 InstanceNotFound in a whole problem", "%s: %s", problemFault(a), a)
 	}
 	return nil
 }

@@ -53,14 +53,42 @@ func withoutAddress(a answer) []byte {
 }
 
 func checkI2(ctx context.Context, p *probe) error {
-	tags := func(n int) map[string]string {
-		all := map[string]string{}
-		for i := range n {
-			all[fmt.Sprintf("tag-%02d", i)] = ""
+	var faults []string
+	wrong := p.wrongShapes()
+	for what, over := range inOrder(wrong) {
+		a, err := p.dryRun(ctx, p.least("shape").with(over))
+		if err != nil {
+			return err
 		}
-		return all
+		if !a.is(http.StatusBadRequest, "Permanent", "InvalidRequest") {
+			faults = append(faults, fmt.Sprintf("%s: got %s", what, a))
+		}
 	}
-	wrong := map[string]spec{
+	p.none(faults, fmt.Sprintf("%d wrong names, uids and tags are 400 InvalidRequest", len(wrong)))
+	most := emptyTags(31)
+	maps.Copy(most, map[string]string{pad("A/b_c.-", 63): strings.Repeat("ž", 256)})
+	sp := spec{"name": pad(p.name("longest"), 63), "placement": p.placement.Name, "uid": pad("A.b:c_d-", 128), "tags": most}
+	p.expect(sp)
+	a, err := p.dryRun(ctx, sp)
+	if err != nil {
+		return err
+	}
+	p.that(a.ok(), "the longest of each is taken", "got %s", a)
+	return nil
+}
+
+// emptyTags returns n tags.
+func emptyTags(n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprintf("tag-%02d", i)] = ""
+	}
+	return all
+}
+
+// wrongShapes are names, uids and tags that break a rule each.
+func (p *probe) wrongShapes() map[string]spec {
+	return map[string]spec{
 		"a name in upper case":             {"name": "Conf-" + p.run},
 		"a name with a dot":                {"name": "conf." + p.run},
 		"a name with an underscore":        {"name": "conf_" + p.run},
@@ -73,7 +101,7 @@ func checkI2(ctx context.Context, p *probe) error {
 		"an empty name":                    {"name": ""},
 		"a uid with a space":               {"uid": p.value("a b")},
 		"a uid of 129":                     {"uid": pad(p.value("uid"), 129)},
-		"33 tags":                          {"tags": tags(33)},
+		"33 tags":                          {"tags": emptyTags(33)},
 		"a tag key with a space":           {"tags": map[string]string{"a b": "x"}},
 		"a tag key of 64":                  {"tags": map[string]string{pad("key", 64): "x"}},
 		"a tag value of 257":               {"tags": map[string]string{"key": pad(p.value("tag"), 257)}},
@@ -81,27 +109,6 @@ func checkI2(ctx context.Context, p *probe) error {
 		"a tag value with a line break":    {"tags": map[string]string{"key": "a\nb"}},
 		"a tag value with an XML non-char": {"tags": map[string]string{"key": "a\uffffb"}},
 	}
-	var faults []string
-	for what, over := range inOrder(wrong) {
-		a, err := p.dryRun(ctx, p.least("shape").with(over))
-		if err != nil {
-			return err
-		}
-		if !a.is(http.StatusBadRequest, "Permanent", "InvalidRequest") {
-			faults = append(faults, fmt.Sprintf("%s: got %s", what, a))
-		}
-	}
-	p.none(faults, fmt.Sprintf("%d wrong names, uids and tags are 400 InvalidRequest", len(wrong)))
-	most := tags(31)
-	maps.Copy(most, map[string]string{pad("A/b_c.-", 63): strings.Repeat("ž", 256)})
-	sp := spec{"name": pad(p.name("longest"), 63), "placement": p.placement.Name, "uid": pad("A.b:c_d-", 128), "tags": most}
-	p.expect(sp)
-	a, err := p.dryRun(ctx, sp)
-	if err != nil {
-		return err
-	}
-	p.that(a.ok(), "the longest of each is taken", "got %s", a)
-	return nil
 }
 
 // pad lengthens s to n characters.

@@ -66,16 +66,12 @@ func checkG6(ctx context.Context, p *probe) error {
 	return nil
 }
 
-// boot follows the main instance until it is Running.
-func (p *probe) boot(ctx context.Context) (answer, error) {
-	m, err := p.main(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.settings.BootTimeout)
+// boot follows an instance until it is Running.
+func (s *session) boot(ctx context.Context, m *specimen) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.BootTimeout)
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		a, err := p.get(ctx, m.path)
+		a, err := s.get(ctx, m.path)
 		if err != nil {
 			return a, err
 		}
@@ -83,16 +79,17 @@ func (p *probe) boot(ctx context.Context) (answer, error) {
 			return a, nil
 		}
 		if pause(ctx, wait) != nil {
-			return a, fmt.Errorf("not Running within %s: %s", p.settings.BootTimeout, a)
+			return a, fmt.Errorf("not Running within %s: %s", s.settings.BootTimeout, a)
 		}
 	}
 }
 
 func checkG3(ctx context.Context, p *probe) error {
-	if _, err := p.main(ctx); err != nil {
+	m, err := p.main(ctx)
+	if err != nil {
 		return err
 	}
-	_, err := p.boot(ctx)
+	p.running, err = p.boot(ctx, m)
 	p.that(err == nil, "the instance becomes Running", "%v", err)
 	var words, addresses, reasons []string
 	n := 0
@@ -156,18 +153,12 @@ func text(s *string) string {
 	return *s
 }
 
-func checkG4(ctx context.Context, p *probe) error {
-	a, err := p.boot(ctx)
-	if err != nil {
-		return err
-	}
+func checkG4(_ context.Context, p *probe) error {
+	a := p.running
 	m, err := decode[machine](a)
-	if err != nil {
-		return err
-	}
-	if m.IP == nil {
-		p.invisible("the instance has no ip")
-		return nil
+	if err != nil || m.IP == nil {
+		p.invisible("no instance became Running with an ip, see G3")
+		return nil //nolint:nilerr // it is G3's finding
 	}
 	ip, err := netip.ParseAddr(*m.IP)
 	p.that(err == nil && ip.Is4() && ip.IsGlobalUnicast(), "ip is IPv4, not loopback, not link-local", "got %s", *m.IP)

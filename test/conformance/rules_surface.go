@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 var surfaceRules = []rule{
@@ -33,13 +32,17 @@ func checkConsole(ctx context.Context, p *probe) error {
 		return err
 	}
 	p.that(end.status == http.StatusOK && len(end.body) <= 5, "bytes=5 gives no more", "got %d bytes", len(end.body))
+	var faults []string
 	for _, n := range []string{"0", "-1", "x", "2097153"} {
 		a, err := p.get(ctx, m.path+"/console?bytes="+n)
 		if err != nil {
 			return err
 		}
-		p.refuses(a, http.StatusBadRequest, "Permanent", "InvalidRequest", "bytes="+n)
+		if !a.is(http.StatusBadRequest, "Permanent", "InvalidRequest") {
+			faults = append(faults, fmt.Sprintf("bytes=%s: got %s", n, a))
+		}
 	}
+	p.none(faults, "bytes of 0, less, too many, or no number are 400 InvalidRequest")
 	a, err := p.get(ctx, "/instances/"+p.id(p.name("silent"))+"/console")
 	if err != nil {
 		return err
@@ -112,6 +115,7 @@ func checkHead(ctx context.Context, p *probe) error {
 	if err != nil {
 		return err
 	}
+	var faults []string
 	for _, path := range []string{"/instances", m.path, m.path + "/console", "/images", "/placements", "/version", "/openapi.yaml", "/health", "/nowhere-" + p.run} {
 		get, err := p.get(ctx, path)
 		if err != nil {
@@ -122,8 +126,11 @@ func checkHead(ctx context.Context, p *probe) error {
 			return err
 		}
 		same := head.status == get.status && head.header.Get("Content-Type") == get.header.Get("Content-Type") && len(head.body) == 0
-		p.that(same, "HEAD "+strings.Replace(path, m.path, "/instances/{id}", 1), "got %s, where GET got %s", head, get)
+		if !same {
+			faults = append(faults, fmt.Sprintf("HEAD %s: got %s, where GET got %s", path, head, get))
+		}
 	}
+	p.none(faults, "status and Content-Type are GET's on every path, those that do not exist too")
 	return nil
 }
 
@@ -131,18 +138,17 @@ var requestIDRE = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func checkRequestID(ctx context.Context, p *probe) error {
 	longest := pad("A._-9", 64)
-	for _, row := range []struct{ what, path, id string }{
-		{"one on a success", "/version", "id." + p.run},
-		{"one on a problem", "/nowhere", "id." + p.run},
-		{"the longest one", "/version", longest},
-	} {
-		a, err := p.send(ctx, call{method: http.MethodGet, path: row.path, header: map[string]string{"X-Request-Id": row.id}})
-		if err != nil {
-			return err
+	for what, path := range inOrder(map[string]string{"a success": "/version", "a problem": "/nowhere"}) {
+		for _, id := range []string{"id." + p.run, longest} {
+			a, err := p.send(ctx, call{method: http.MethodGet, path: path, header: map[string]string{"X-Request-Id": id}})
+			if err != nil {
+				return err
+			}
+			p.that(a.header.Get("X-Request-Id") == id, fmt.Sprintf("one of %d on %s comes back", len(id), what), "got %q for %q", a.header.Get("X-Request-Id"), id)
 		}
-		p.that(a.header.Get("X-Request-Id") == row.id, row.what+" comes back", "got %q for %q", a.header.Get("X-Request-Id"), row.id)
 	}
 	given := map[string]bool{}
+	var faults []string
 	for _, row := range []struct{ what, id string }{
 		{"one that is too long", longest + "x"}, {"one with a space", "a b"}, {"one with a quote", `a"b`}, {"an absent one", ""}, {"another absent one", ""},
 	} {
@@ -151,9 +157,12 @@ func checkRequestID(ctx context.Context, p *probe) error {
 			return err
 		}
 		got := a.header.Get("X-Request-Id")
-		p.that(got != row.id && requestIDRE.MatchString(got) && !given[got], row.what+" is replaced by a new one", "got %q", got)
+		if got == row.id || !requestIDRE.MatchString(got) || given[got] {
+			faults = append(faults, fmt.Sprintf("%s: got %q", row.what, got))
+		}
 		given[got] = true
 	}
+	p.none(faults, "absent and malformed ones are replaced by new ones")
 	return nil
 }
 
@@ -166,6 +175,7 @@ func checkAuth(ctx context.Context, p *probe) error {
 		p.invisible("everybody may call here")
 		return nil
 	}
+	var faults []string
 	wrong := map[string]string{"Authorization": "Bearer wrong-" + p.run}
 	for _, row := range []struct {
 		what string
@@ -182,8 +192,10 @@ func checkAuth(ctx context.Context, p *probe) error {
 		if err != nil {
 			return err
 		}
-		p.refuses(a, http.StatusUnauthorized, "Permanent", "Unauthorized", row.what)
-		p.that(a.header.Get("WWW-Authenticate") != "", "it has WWW-Authenticate", "it has none")
+		if !a.is(http.StatusUnauthorized, "Permanent", "Unauthorized") || a.header.Get("WWW-Authenticate") == "" {
+			faults = append(faults, fmt.Sprintf("%s: WWW-Authenticate %q: %s", row.what, a.header.Get("WWW-Authenticate"), a))
+		}
 	}
+	p.none(faults, "without a token, or with a wrong one, any request is 401 Unauthorized with WWW-Authenticate")
 	return nil
 }

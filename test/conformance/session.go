@@ -24,6 +24,8 @@ type session struct {
 	first *specimen
 	// bare is an instance without uid and tags.
 	bare *specimen
+	// running is a read of the first one when it had become Running.
+	running answer
 	// firstErr and bareErr say why there is none.
 	firstErr, bareErr error
 }
