@@ -77,6 +77,11 @@ func serve(ctx context.Context, f serveFlags, w io.Writer) error {
 	} else if err := loadInto(ctx, &opts, f.config); err != nil {
 		return err
 	}
+	clean, err := stage(log)
+	if err != nil {
+		return err
+	}
+	defer clean()
 	opts.File.hangups = hangups
 	if f.listen != "" {
 		opts.Config.Server.Listen = f.listen
