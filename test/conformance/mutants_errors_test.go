@@ -127,6 +127,11 @@ func problemMutants() []mutant {
 		{name: "a wrong method is NotFound", red: "E1", after: onStatus(http.StatusMethodNotAllowed, func(x *exchange) {
 			x.edit(func(o map[string]any) { o["kind"] = "NotFound" })
 		})},
+		{name: "a problem names neither instance nor host", red: "E3", after: func(x *exchange) {
+			if x.is(http.MethodGet, "-lost") {
+				x.edit(func(o map[string]any) { o["detail"], o["host"] = "not found", "" })
+			}
+		}},
 		{name: "no instance is a bare 404", red: "E4", after: absent(plain("404 page not found\n"))},
 		{name: "no instance is Permanent", red: "E4", after: absent(func(x *exchange) {
 			x.edit(func(o map[string]any) { o["kind"] = "Permanent" })

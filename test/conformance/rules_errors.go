@@ -13,6 +13,7 @@ import (
 
 var errorRules = []rule{
 	{"E1", "whatever is wrong with a request, the answer is a problem that says so", checkE1},
+	{"E3", "a problem of an instance says which, and on which host", checkE3},
 	{"E4", "NotFound is said by a problem body, so that no bare 404 passes for it", checkE4},
 }
 
@@ -181,6 +182,19 @@ func (p *probe) checkTooLarge(ctx context.Context) error {
 		return nil
 	}
 	p.that(false, "a body of 65 MiB is refused", "it was taken")
+	return nil
+}
+
+func checkE3(ctx context.Context, p *probe) error {
+	name := p.name("lost")
+	for what, path := range inOrder(map[string]string{"a read": "", "a console": "/console"}) {
+		a, err := p.get(ctx, "/instances/"+p.id(name)+path)
+		if err != nil {
+			return err
+		}
+		got := a.problem()
+		p.that(strings.Contains(got.Detail, name) && got.Host == p.placement.Host, what+" that fails names instance and host", "got %s", a)
+	}
 	return nil
 }
 

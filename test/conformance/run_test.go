@@ -148,7 +148,7 @@ auth               not visible here callers
     everybody may call here
 
 4 rules in 1.2s: 1 pass, 1 fail, 1 blocked, 1 not visible here
-not visible from outside anywhere: C2 C6 C7 C9 E2 E3 G2 H3 I4 I5 L3 S2 S3
+not visible from outside anywhere: C2 C6 C7 E2 G2 H3 I4 I5 L3 S2 S3
 LEFT BEHIND: hosts/h/domains/a: 500
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {

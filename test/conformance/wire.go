@@ -84,6 +84,7 @@ type problem struct {
 	Instance          string  `json:"instance"`
 	Kind              string  `json:"kind"`
 	Reason            string  `json:"reason"`
+	Host              string  `json:"host"`
 	RetryAfterSeconds *int    `json:"retryAfterSeconds"`
 	Errors            []field `json:"errors"`
 }
