@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -124,6 +125,14 @@ func (b *browser) note(m message) {
 // call sends a command and decodes its result into out, unless that is nil.
 func (b *browser) call(session, method string, params, out any) {
 	b.t.Helper()
+	if err := b.try(session, method, params, out); err != nil {
+		b.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// try is call, with what the browser says against it as an error.
+func (b *browser) try(session, method string, params, out any) error {
+	b.t.Helper()
 	raw, err := json.Marshal(params)
 	if err != nil {
 		b.t.Fatal(err)
@@ -143,16 +152,16 @@ func (b *browser) call(session, method string, params, out any) {
 	}
 	select {
 	case got := <-answer:
-		if got.Error != nil {
-			b.t.Fatalf("%s: %s", method, got.Error.Message)
-		}
-		if out != nil {
-			if err := json.Unmarshal(got.Result, out); err != nil {
-				b.t.Fatalf("%s: %v", method, err)
-			}
+		switch {
+		case got.Error != nil:
+			return errors.New(got.Error.Message)
+		case out != nil:
+			return json.Unmarshal(got.Result, out)
+		default:
+			return nil
 		}
 	case <-time.After(patience):
-		b.t.Fatalf("%s: the browser does not answer", method)
+		return errors.New("the browser does not answer")
 	}
 }
 
@@ -200,11 +209,15 @@ func (p *tab) eval(expression string) string {
 		Result  struct{ Value any }
 		Details *struct{ Text string } `json:"exceptionDetails"`
 	}
-	p.call(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got)
-	if got.Details != nil {
+	err := p.try(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got)
+	switch {
+	case err != nil: // the page made way for another just now
+		return "error: " + err.Error()
+	case got.Details != nil:
 		return "exception: " + got.Details.Text
+	default:
+		return fmt.Sprint(got.Result.Value)
 	}
-	return fmt.Sprint(got.Result.Value)
 }
 
 // shows waits until the expression has the value.
