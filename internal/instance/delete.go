@@ -118,7 +118,7 @@ func (d *deletion) sweep(ctx context.Context) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return len(volumes) > 0, d.deleteVolumes(ctx, d.host, volumes)
+	return len(volumes) > 0, d.deleteLeft(ctx, d.host, volumes)
 }
 
 // revokeCreate cancels a create of the name that has defined nothing, unless it
@@ -157,16 +157,19 @@ func (s *Service) erase(ctx context.Context, h Host, m Machine) error {
 	if err != nil {
 		return err
 	}
+	if !m.Persistent {
+		// Stopped, it is gone: there is nothing to undefine.
+		if len(volumes) == 0 {
+			volumes = []string{names.console}
+		}
+		return s.deleteLeft(ctx, h, volumes)
+	}
 	// The console's log is written by the host: it may be there unlisted.
 	if !slices.Contains(volumes, names.console) {
 		volumes = append(volumes, names.console)
 	}
 	if err := s.deleteVolumes(ctx, h, volumes); err != nil {
 		return err
-	}
-	if !m.Persistent {
-		// Stopped, it is gone: there is nothing to undefine.
-		return nil
 	}
 	return h.Undefine(ctx, m)
 }
@@ -188,6 +191,22 @@ func (s *Service) volumesOf(ctx context.Context, h Host, prefix string) ([]strin
 		}
 	}
 	return names, nil
+}
+
+// deleteLeft removes volumes of incarnations that no machine stands for any
+// more. Their consoles' logs go first: the host writes those, so they may be
+// there unlisted, and are found only by the name of a volume beside them.
+func (s *Service) deleteLeft(ctx context.Context, h Host, volumes []string) error {
+	var hidden []string
+	for _, name := range volumes {
+		if console := consoleBeside(name); !slices.Contains(volumes, console) && !slices.Contains(hidden, console) {
+			hidden = append(hidden, console)
+		}
+	}
+	if err := s.deleteVolumes(ctx, h, hidden); err != nil {
+		return err
+	}
+	return s.deleteVolumes(ctx, h, volumes)
 }
 
 // deleteVolumes removes volumes side by side; all are tried.

@@ -1,6 +1,7 @@
 package instance_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -91,11 +92,31 @@ func simStates() map[string]func(t *testing.T, d *daemon, s *sim.Host) {
 			must(t, s.PowerOff("vm"))
 			must(t, s.SetLeftovers("vm", sim.Leftovers{ManagedSave: true, Snapshot: true, Checkpoint: true}))
 		}),
+		"domain undefined by hand": from(func(t *testing.T, s *sim.Host, _ sim.DomainInfo) {
+			t.Helper()
+			must(t, s.PowerOff("vm"))
+			must(t, undefineByHand(t, s))
+		}),
 		"delete, marked":    deleteUntil(4),
 		"delete, destroyed": deleteUntil(5),
 		"delete, midway":    deleteUntil(8),
 		"delete, late":      deleteUntil(11),
 	}
+}
+
+// undefineByHand takes the domain away as an administrator would, and leaves its
+// volumes: the console's log among them, which libvirt has not listed yet.
+func undefineByHand(t *testing.T, s *sim.Host) error {
+	t.Helper()
+	conn, err := s.Connect(t.Context())
+	if err != nil {
+		return err
+	}
+	dom, err := conn.DomainLookupByName(t.Context(), "vm")
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.DomainUndefine(t.Context(), dom, libvirt.DomainUndefineNvram), conn.Close())
 }
 
 // TestSimCreate_resumesFromEveryFailingCall walks a create over the simulated
