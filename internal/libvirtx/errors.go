@@ -78,6 +78,7 @@ var transportReasons = []struct {
 	{is(context.DeadlineExceeded), instance.ReasonTimeout},
 	{is(os.ErrDeadlineExceeded), instance.ReasonTimeout},
 	{is(errNotSent), instance.ReasonUnreachable},
+	{as[*silentError], instance.ReasonUnreachable},
 	{is(libvirt.ErrInterrupted), instance.ReasonUnreachable},
 	{as[*ssh.OpenChannelError], instance.ReasonUnreachable},
 	{as[*ssh.ExitMissingError], instance.ReasonUnreachable},

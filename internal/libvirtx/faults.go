@@ -3,6 +3,7 @@ package libvirtx
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -16,6 +17,8 @@ var (
 	// errNotSent: the session ended before the call went out, so that it may be
 	// sent again on another whatever it does.
 	errNotSent = errors.New("the connection ended before the call was sent")
+	// errHungUp: the far end closed an open connection in order.
+	errHungUp = fmt.Errorf("libvirtd or the SSH server hung up: %w", io.EOF)
 	// errAuthRefused: the SSH server refused every key we have.
 	errAuthRefused = errors.New("the SSH server refused the key: is the public key in the user's authorized_keys, and the user the right one?")
 )
@@ -29,6 +32,15 @@ type overdueError struct {
 
 func (e *overdueError) Error() string {
 	return fmt.Sprintf("%s: no answer within %s", e.what, e.limit)
+}
+
+// silentError: the SSH server let a keepalive wait.
+type silentError struct {
+	wait time.Duration
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("the SSH server did not answer a keepalive within %s", e.wait)
 }
 
 // SourceError says that what was to be uploaded could not be read to its end:

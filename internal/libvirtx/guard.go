@@ -37,6 +37,8 @@ type guard struct {
 	done    chan struct{}
 	ended   sync.Once
 	shutErr error
+	// cause is what ended the connection, nil when we did; set before done.
+	cause error
 }
 
 func newGuard(conn net.Conn, shut func() error) *guard {
@@ -59,7 +61,7 @@ func (g *guard) Read(p []byte) (int, error) {
 		g.rest = g.rest[n:]
 		return n, nil
 	}
-	_ = g.abort()
+	_ = g.abort(g.end)
 	if g.frames.sawOpenReply {
 		<-g.opened
 	}
@@ -71,7 +73,7 @@ func (g *guard) Write(p []byte) (int, error) {
 	g.sent.note(p)
 	n, err := g.Conn.Write(p)
 	if err != nil {
-		_ = g.abort()
+		_ = g.abort(err)
 	}
 	return n, err
 }
@@ -80,12 +82,13 @@ func (g *guard) Write(p []byte) (int, error) {
 // waits for Read to end, and for the owner once the opening is over.
 func (g *guard) Close() error {
 	g.finishOpening()
-	return g.abort()
+	return g.abort(nil)
 }
 
 // abort ends the connection and frees whoever is blocked in Read or Write.
-func (g *guard) abort() error {
+func (g *guard) abort(cause error) error {
 	g.ended.Do(func() {
+		g.cause = cause
 		close(g.done)
 		g.shutErr = g.shut()
 	})

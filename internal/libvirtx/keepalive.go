@@ -27,7 +27,10 @@ func (t *tunnel) keepAlive(k keepalive) {
 				return
 			case <-ticker.C:
 			}
-			tooLate := time.AfterFunc(k.wait, func() { _ = t.close() })
+			tooLate := time.AfterFunc(k.wait, func() {
+				t.silent.Store(&silentError{wait: k.wait})
+				_ = t.close()
+			})
 			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 			tooLate.Stop()
 			if err != nil {

@@ -200,6 +200,9 @@ func (l *Link) adopt(s *session, kind lane) bool {
 		defer gauge.Dec()
 		select {
 		case <-s.conn.Done():
+			if s.end(nil) {
+				l.observe.lost(kind, s.lost())
+			}
 			s.close(nil)
 		case <-l.closing:
 			s.close(errClosed)

@@ -71,6 +71,12 @@ func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Con
 	return conn, err
 }
 
+// lost tells of a connection that went away without our doing. No request need
+// be there to tell of it.
+func (o observer) lost(kind lane, cause error) {
+	o.log.Info("libvirt connection lost", slog.String("session", kind.String()), slog.String("error", cause.Error()))
+}
+
 // abandoned counts a call whose caller left before its answer.
 func (o observer) abandoned(c call) {
 	o.metrics.abandoned.WithLabelValues(o.host, c.name).Inc()

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -295,5 +296,40 @@ func TestObserve_sessionsAndAbandonedCallsAreCounted(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(w.observe.metrics.dials.WithLabelValues("h1", "ok")); got != 1 {
 		t.Errorf("%v dials, want 1", got)
+	}
+}
+
+// TestObserve_lostConnectionIsTold at Info, with the cause, and not told of when
+// it was us who closed it.
+func TestObserve_lostConnectionIsTold(t *testing.T) {
+	f := serveLibvirt(t, &fakeLibvirtd{})
+	w := watch(t, slog.LevelInfo, NewLocalConnector(LocalOptions{Socket: f.socket}))
+	if _, err := w.Backend().ConnectGetLibVersion(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.muteAfterOpen.Store(true)
+	blocked := make(chan error, 1)
+	go func() { _, err := w.Backend().ConnectGetHostname(t.Context()); blocked <- err }()
+	eventually(t, "the call is under way", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return slices.Contains(f.procs, procHostname)
+	})
+	f.drop()
+	const cause = "libvirtd or the SSH server hung up"
+	if err := <-blocked; !strings.Contains(err.Error(), "the connection was lost ("+cause) {
+		t.Errorf("the call: got %v, want the cause %q", err, cause)
+	}
+	eventually(t, "the loss is told", func() bool { return w.log.String() != "" })
+	f.muteAfterOpen.Store(false)
+	if _, err := w.Backend().ConnectGetLibVersion(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := w.log.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, `level=INFO msg="libvirt connection lost" host=h1 session=fast error="`+cause) {
+		t.Errorf("got %s, want one line of the loss", got)
 	}
 }

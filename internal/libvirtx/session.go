@@ -119,7 +119,17 @@ func (s *session) explain(err error) error {
 	if s.cause != nil {
 		return s.cause
 	}
-	return fmt.Errorf("%w: the connection was lost", err)
+	return fmt.Errorf("%w: the connection was lost (%w)", err, s.lost())
+}
+
+// lost is why the connection went away without our doing, as far as it tells.
+func (s *session) lost() error {
+	if c, ok := s.conn.(interface{ Cause() error }); ok {
+		if err := c.Cause(); err != nil {
+			return err
+		}
+	}
+	return errHungUp
 }
 
 // spawn runs fn on a goroutine of the session, unless the session has ended.
@@ -146,15 +156,17 @@ func (s *session) usable() bool {
 }
 
 // end closes the connection, which frees every call on it, and does not wait
-// for that. The first cause counts; nil says that the connection was lost.
-func (s *session) end(cause error) {
+// for that. The first cause counts, and only its end returns true; nil says
+// that the connection was lost.
+func (s *session) end(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return
+		return false
 	}
 	s.ended, s.cause = true, cause
 	s.work.Go(func() { _ = s.conn.Close() })
+	return true
 }
 
 // close is end, and waits for the session's goroutines.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	libvirt "github.com/digitalocean/go-libvirt"
@@ -189,7 +190,7 @@ func (c *SSHConnector) climb(t *tunnel, conn net.Conn, hops []SSHEndpoint, login
 	if err != nil {
 		return nil, "open libvirt on " + c.target.Addr, err
 	}
-	w.wait = t.wait
+	w.wait, w.silent = t.wait, t.whySilent
 	return w, "connect to " + c.target.Addr, nil
 }
 
@@ -207,6 +208,16 @@ type tunnel struct {
 	clients []*ssh.Client
 	closing sync.Once
 	work    sync.WaitGroup
+	// silent is set before the tunnel is closed for a keepalive without an answer.
+	silent atomic.Pointer[silentError]
+}
+
+// whySilent is nil for a peer that answers.
+func (t *tunnel) whySilent() error {
+	if e := t.silent.Load(); e != nil {
+		return e
+	}
+	return nil
 }
 
 func (t *tunnel) last() *ssh.Client { return t.clients[len(t.clients)-1] }

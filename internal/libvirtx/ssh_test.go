@@ -367,6 +367,9 @@ func TestSSH_keepaliveFindsADeadPeer(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
+	if got, want := newSession(conn, laneFast, Limits{}, nil).lost(), "did not answer a keepalive within 500ms"; !strings.Contains(got.Error(), want) {
+		t.Errorf("lost because of %q, want %q", got, want)
+	}
 }
 
 // TestSSH_silentPeerCostsItsSessionOnly: a peer that stops answering ends its

@@ -30,6 +30,8 @@ type wire struct {
 	guard *guard
 	// wait waits for the goroutines below the guard, nil when there are none.
 	wait func()
+	// silent says, if the peer went silent, for how long; nil is never.
+	silent func() error
 }
 
 // openWire speaks libvirt over conn and opens the driver of uri. It owns conn
@@ -42,7 +44,7 @@ func openWire(conn net.Conn, shut func() error, uri libvirt.ConnectURI) (*wire, 
 	err := lib.ConnectToURI(uri)
 	g.finishOpening()
 	if err != nil {
-		_ = g.abort()
+		_ = g.abort(err)
 		if bad := g.garbage.Load(); bad != nil {
 			err = bad
 		}
@@ -67,6 +69,19 @@ func (w *wire) Close() error {
 
 // Done is closed when the connection is gone.
 func (w *wire) Done() <-chan struct{} { return w.guard.done }
+
+// Cause is what ended the connection, for after Done; nil when we closed it.
+func (w *wire) Cause() error {
+	if w.silent != nil {
+		if err := w.silent(); err != nil {
+			return err
+		}
+	}
+	if errors.Is(w.guard.cause, io.EOF) {
+		return errHungUp
+	}
+	return w.guard.cause
+}
 
 // sent tells apart the one error that the library gives before it sends
 // anything, the connection was gone already, and makes the others fit to show.
