@@ -42,7 +42,9 @@ func TestConformance(t *testing.T) {
 		settings.URL = startSimulator(t)
 	}
 	// An interrupt ends the run, not its clean-up.
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := inTime(t)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	report, err := Run(ctx, settings)
 	if err != nil {

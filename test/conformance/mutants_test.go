@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"sync"
@@ -105,11 +106,25 @@ func examineAll(t *testing.T, all []mutant) []*Report {
 	return reports
 }
 
+// inTime is the test's context, which ends early enough before the test's deadline
+// that simulators are stopped: a test that is out of time stops nothing.
+func inTime(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	const cleanUp = 90 * time.Second
+	if deadline, ok := t.Deadline(); ok {
+		return context.WithDeadline(t.Context(), deadline.Add(-cleanUp))
+	}
+	return context.WithCancel(t.Context())
+}
+
 // examine runs the suite against target behind m.
 func examine(t *testing.T, target, placement string, m mutant) *Report {
 	t.Helper()
-	report, err := Run(t.Context(), Settings{
-		URL: startProxy(t, target, m).URL, Token: sesame, Placement: placement, BootTimeout: 20 * time.Second,
+	ctx, cancel := inTime(t)
+	defer cancel()
+	report, err := Run(ctx, Settings{
+		URL: startProxy(t, target, m).URL, Token: sesame, Placement: placement,
+		BootTimeout: 20 * time.Second, CallTimeout: 10 * time.Second,
 	})
 	if err != nil {
 		t.Errorf("%s: %v", m.name, err)
