@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -87,7 +88,7 @@ func await(ctx context.Context, c *creation, as role, patient <-chan time.Time) 
 	step, _ := c.trail.Read()
 	return &Error{
 		Reason: ReasonCreateInProgress, Op: "create instance", Instance: c.id.Name, Host: c.id.Host,
-		Detail: "still under way (" + step + "); it goes on, and a repeat joins it", RetryAfter: joinRetryAfter,
+		Detail: "still under way (" + cmp.Or(step, "about to begin") + "); it goes on, and a repeat joins it", RetryAfter: joinRetryAfter,
 	}
 }
 
