@@ -210,7 +210,7 @@ func (r *createRun) tidy(ctx context.Context, m Machine) error {
 		volumes = slices.DeleteFunc(volumes, func(name string) bool {
 			return strings.HasPrefix(name, own) || name == m.Overlay
 		})
-		err = r.deleteLeft(ctx, r.req.host, volumes)
+		err = r.deleteVolumes(ctx, r.req.host, volumes)
 	}
 	if err != nil && ctx.Err() == nil {
 		r.work.trail.Warn("volumes of earlier attempts may be left: " + err.Error())

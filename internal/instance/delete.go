@@ -3,7 +3,6 @@ package instance
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 )
 
@@ -106,6 +105,12 @@ func (d *deletion) sweepAbsent(ctx context.Context) (done bool, err error) {
 	if d.createOfOther() {
 		return true, nil
 	}
+	if !d.touched {
+		// Nobody has looked since the machine went.
+		if err := d.rescan(ctx, d.host); err != nil {
+			return false, err
+		}
+	}
 	removed, err := d.sweep(ctx)
 	d.touched = d.touched || removed
 	return !removed, err
@@ -118,7 +123,7 @@ func (d *deletion) sweep(ctx context.Context) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return len(volumes) > 0, d.deleteLeft(ctx, d.host, volumes)
+	return len(volumes) > 0, d.deleteVolumes(ctx, d.host, volumes)
 }
 
 // revokeCreate cancels a create of the name that has defined nothing, unless it
@@ -152,26 +157,31 @@ func (s *Service) erase(ctx context.Context, h Host, m Machine) error {
 	if err := h.Stop(ctx, m); err != nil {
 		return err
 	}
-	names := namesOf(s.owner, m.Name, m.UUID)
-	volumes, err := s.volumesOf(ctx, h, names.prefix)
-	if err != nil {
+	// What the host writes by itself, the console's log and older ones, is not
+	// listed before it looks.
+	if err := s.rescan(ctx, h); err != nil {
 		return err
 	}
-	if !m.Persistent {
-		// Stopped, it is gone: there is nothing to undefine.
-		if len(volumes) == 0 {
-			volumes = []string{names.console}
-		}
-		return s.deleteLeft(ctx, h, volumes)
-	}
-	// The console's log is written by the host: it may be there unlisted.
-	if !slices.Contains(volumes, names.console) {
-		volumes = append(volumes, names.console)
+	volumes, err := s.volumesOf(ctx, h, namesOf(s.owner, m.Name, m.UUID).prefix)
+	if err != nil {
+		return err
 	}
 	if err := s.deleteVolumes(ctx, h, volumes); err != nil {
 		return err
 	}
+	if !m.Persistent {
+		// Stopped, it is gone: there is nothing to undefine.
+		return nil
+	}
 	return h.Undefine(ctx, m)
+}
+
+// rescan has the host look at its pool; one that is not there holds nothing.
+func (s *Service) rescan(ctx context.Context, h Host) error {
+	if err := h.Rescan(ctx); ReasonOf(err) != ReasonPoolNotFound {
+		return err
+	}
+	return nil
 }
 
 // volumesOf lists names of volumes; a pool that is not there holds none.
@@ -191,22 +201,6 @@ func (s *Service) volumesOf(ctx context.Context, h Host, prefix string) ([]strin
 		}
 	}
 	return names, nil
-}
-
-// deleteLeft removes volumes of incarnations that no machine stands for any
-// more. Their consoles' logs go first: the host writes those, so they may be
-// there unlisted, and are found only by the name of a volume beside them.
-func (s *Service) deleteLeft(ctx context.Context, h Host, volumes []string) error {
-	var hidden []string
-	for _, name := range volumes {
-		if console := consoleBeside(name); !slices.Contains(volumes, console) && !slices.Contains(hidden, console) {
-			hidden = append(hidden, console)
-		}
-	}
-	if err := s.deleteVolumes(ctx, h, hidden); err != nil {
-		return err
-	}
-	return s.deleteVolumes(ctx, h, volumes)
 }
 
 // deleteVolumes removes volumes side by side; all are tried.

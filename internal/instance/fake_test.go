@@ -303,6 +303,10 @@ func (f *fakeHost) DeleteVolume(ctx context.Context, name string) error {
 	})
 }
 
+func (f *fakeHost) Rescan(ctx context.Context) error {
+	return f.pooled(ctx, "Rescan", func() error { return nil })
+}
+
 func (f *fakeHost) CheckSpace(ctx context.Context, needed int64) (int64, error) {
 	err := f.pooled(ctx, "CheckSpace", func() error {
 		if f.available < needed {

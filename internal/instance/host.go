@@ -89,6 +89,10 @@ type HostVolumes interface {
 	// DeleteVolume removes one; absent is success. Nothing protects a volume in
 	// use. A file that the host has not listed yet, a console log, is found too.
 	DeleteVolume(ctx context.Context, name string) error
+	// Rescan has the host look at the files of its pool, so that what was written
+	// there behind its back, a console's log, is listed from then on. While the
+	// pool makes volumes it waits.
+	Rescan(ctx context.Context) error
 	// CheckSpace fails with PoolFull, naming pool, available and needed bytes,
 	// when less than needed is free. The pool is refreshed first, at most every
 	// 5 s; while the host refuses to refresh, the last figures less what was

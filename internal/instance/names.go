@@ -19,13 +19,6 @@ type volumeNames struct {
 // a volume of another.
 func namePrefix(owner, name string) string { return "kvm2." + owner + "." + name + "." }
 
-// consoleBeside is the console's log of the incarnation that a volume, whose
-// name starts with a namePrefix, is of.
-func consoleBeside(volume string) string {
-	parts := strings.SplitN(volume, ".", 5)
-	return strings.Join(parts[:min(4, len(parts))], ".") + ".console.log"
-}
-
 func namesOf(owner, name, uuid string) volumeNames {
 	prefix := namePrefix(owner, name) + strings.ToLower(uuid[:min(uuidPart, len(uuid))]) + "."
 	return volumeNames{

@@ -152,6 +152,32 @@ func TestSimDelete_endsEmptyFromEveryFailingCall(t *testing.T) {
 	})
 }
 
+// TestSimDelete_findsWhatLibvirtHasNotListed: virtlogd turns a console's log
+// over behind libvirt's back.
+func TestSimDelete_findsWhatLibvirtHasNotListed(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sim.NewHost(sim.Options{Name: "alpha"})
+			d := newDaemon(t, s)
+			d.mustCreate(t, spec("vm"))
+			vm, _ := s.Domain("vm")
+			for _, what := range []string{"console.log.0", "console.log.1"} {
+				s.AddFile("kvm2.tester.vm."+vm.UUID[:8]+"."+what, []byte("unlisted"))
+			}
+			if gone {
+				if err := errors.Join(s.PowerOff("vm"), undefineByHand(t, s)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.Delete(t.Context(), vmID, ""); err != nil {
+				t.Fatal(err)
+			}
+			wantNoSimVM(t, s)
+			d.stop()
+		})
+	}
+}
+
 // fullWalk in the environment makes the walks meet every fault from every state.
 const fullWalk = "KVM2_TEST_FULL_WALK"
 

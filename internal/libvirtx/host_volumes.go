@@ -127,6 +127,14 @@ func (h *Host) uploadRanOut(ctx context.Context, name string, length int64) erro
 	return h.lacks(ctx, max(length-v.AllocationBytes, minNeededBytes))
 }
 
+// Rescan refreshes the pool, waiting for its jobs to end.
+func (h *Host) Rescan(ctx context.Context) error {
+	if err := h.refresh(ctx); err != nil {
+		return h.failVolume(ctx, "refresh pool", "", err)
+	}
+	return nil
+}
+
 // DeleteVolume removes one; absent is success. One that libvirt has never seen
 // is looked for in the pool's directory first: a console's log is written
 // there behind libvirt's back.
