@@ -60,22 +60,25 @@ func (r *createRun) adopt(ctx context.Context, m Machine) (Created, error) {
 	return created, err
 }
 
-// wake starts a machine that is defined and off, unless a disk of it is gone. The
-// create that defined it may have died before it said autostart.
+// wake starts a machine that is defined and off, unless its root disk is gone.
+// The create that defined it may have died before it said autostart.
 func (r *createRun) wake(ctx context.Context, m Machine) error {
 	r.step("look for the domain's disks")
-	there, err := r.disksThere(ctx, m)
+	there, err := r.overlayThere(ctx, m)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return r.eraseAndAgain(ctx, m, "a stopped domain without its disks was removed first")
+		return r.eraseAndAgain(ctx, m, "a stopped domain without its root disk was removed first")
 	}
 	release, err := r.slots.acquire(ctx, r.req.id.Host)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if err := r.restoreSeed(ctx, m); err != nil {
+		return err
+	}
 	r.step("start the domain")
 	if r.req.spec.Autostart {
 		if err := r.req.host.SetAutostart(ctx, m, true); err != nil {
@@ -98,7 +101,7 @@ func (r *createRun) readBack(ctx context.Context, want Machine, read func(contex
 				return err
 			},
 			func(ctx context.Context) (err error) {
-				there, err = r.disksThere(ctx, want)
+				there, err = r.overlayThere(ctx, want)
 				return err
 			})
 		if err != nil {
@@ -118,15 +121,19 @@ func (r *createRun) readBack(ctx context.Context, want Machine, read func(contex
 }
 
 // judge returns nil for a machine that a Create may answer with.
-func (r *createRun) judge(ctx context.Context, want, m Machine, disksThere bool) error {
+func (r *createRun) judge(ctx context.Context, want, m Machine, overlayThere bool) error {
 	switch {
 	case m.UUID != want.UUID, !r.ours(m):
 		return again("another domain took the name")
 	case m.Mark.Deleting, !m.Persistent:
 		return r.yield(ctx, m)
 	}
-	if !disksThere {
-		return r.eraseAndAgain(ctx, m, "a disk of the domain is gone")
+	if !overlayThere && (m.Power == PowerOff || m.UUID == r.defined) {
+		return r.eraseAndAgain(ctx, m, "the root disk of the domain is gone")
+	}
+	if !overlayThere {
+		// It holds its data for as long as it runs: that is not ours to end.
+		return Errorf(ReasonVanished, "the domain runs without a root disk in the pool; it is made anew once it is stopped or deleted")
 	}
 	switch m.Power {
 	case PowerOn:
@@ -151,45 +158,23 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 	return Errorf(ReasonCreateCancelled, "a delete of that name came meanwhile")
 }
 
-// disksThere looks for m's disks in the pool. Before a machine that is not this
-// work's own is given up for their absence, the host looks at its pool anew: it
-// knows no file that came there behind its back.
-func (r *createRun) disksThere(ctx context.Context, m Machine) (bool, error) {
-	there, err := r.lookForDisks(ctx, m)
+// overlayThere looks for m's root disk in the pool. Before a machine that is not
+// this work's own is given up for its absence, the host looks at its pool anew:
+// it knows no file that came there behind its back.
+func (r *createRun) overlayThere(ctx context.Context, m Machine) (bool, error) {
+	name := cmp.Or(m.Overlay, namesOf(r.owner, m.Name, m.UUID).overlay)
+	there, err := r.volumeThere(ctx, name)
 	if there || err != nil || m.UUID == r.defined {
 		return there, err
 	}
 	if _, err := r.req.host.CheckSpace(ctx, 0); err != nil {
 		return false, err
 	}
-	return r.lookForDisks(ctx, m)
-}
-
-// lookForDisks looks for overlay and seed side by side. A guest that was found
-// running has read its seed; any other needs it to boot.
-func (r *createRun) lookForDisks(ctx context.Context, m Machine) (bool, error) {
-	names := namesOf(r.owner, m.Name, m.UUID)
-	var overlay, seed bool
-	looks := []func(context.Context) error{func(ctx context.Context) (err error) {
-		overlay, err = r.volumeThere(ctx, cmp.Or(m.Overlay, names.overlay))
-		return err
-	}}
-	if m.Power == PowerOff {
-		looks = append(looks, func(ctx context.Context) (err error) {
-			seed, err = r.volumeThere(ctx, names.seed)
-			return err
-		})
-	} else {
-		seed = true
+	there, err = r.volumeThere(ctx, name)
+	if there || err != nil {
+		return there, err
 	}
-	if err := sideBySide(ctx, looks...); err != nil {
-		return false, err
-	}
-	if !overlay && m.Overlay == "" {
-		// It is elsewhere (the pool was changed, say): nothing to repair from here.
-		return false, Errorf(ReasonMisconfigured, "the domain's root disk is not in the configured pool")
-	}
-	return overlay && seed, nil
+	return false, r.heldHere(ctx, r.req.host, m)
 }
 
 func (r *createRun) volumeThere(ctx context.Context, name string) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -188,5 +189,65 @@ func TestCreate_diskThatWasNotListed(t *testing.T) {
 	w.mustCreate(t, spec("vm"))
 	if got := wantOneVM(t, w.host().room, "vm"); got.UUID != uuid {
 		t.Error("the machine was made anew")
+	}
+}
+
+// TestCreate_seedGoneIsMadeAnew: the root disk's data is not given up for a seed
+// that can be made again.
+func TestCreate_seedGoneIsMadeAnew(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	uuid, seed := m.UUID, strings.Replace(m.Overlay, "root.qcow2", "seed.iso", 1)
+	m.Power = instance.PowerOff
+	want := w.host().volumes[seed].content
+	delete(w.host().volumes, seed)
+	got := w.mustCreate(t, spec("vm"))
+	if m := wantOneVM(t, w.host().room, "vm"); m.UUID != uuid || got.Made {
+		t.Errorf("got UUID %s, made %v, want the machine kept", m.UUID, got.Made)
+	}
+	if diff := cmp.Diff(want, w.host().volumes[seed].content); diff != "" {
+		t.Errorf("seed (-want +got)\n%s", diff)
+	}
+}
+
+// TestCreate_failedSeedIsNotLeft: a later start must not meet half a seed.
+func TestCreate_failedSeedIsNotLeft(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	seed := strings.Replace(m.Overlay, "root.qcow2", "seed.iso", 1)
+	m.Power = instance.PowerOff
+	delete(w.host().volumes, seed)
+	w.setHook(func(_ context.Context, call string) (before, after error) {
+		if call == "Upload" {
+			return &instance.Error{Reason: instance.ReasonUnreachable, Host: "alpha"}, nil
+		}
+		return nil, nil
+	})
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonUnreachable, "alpha", "vm")
+	if _, volumes := w.host().snapshot(t); !slices.Equal(volumes, []string{m.Overlay}) {
+		t.Errorf("got volumes %v, want the root disk alone", volumes)
+	}
+}
+
+// TestCreate_runningWithoutItsDiskIsKept: it holds its data for as long as it
+// runs; once it is off, it is made anew (C2).
+func TestCreate_runningWithoutItsDiskIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	uuid := m.UUID
+	delete(w.host().volumes, m.Overlay)
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonVanished, "alpha", "vm")
+	if domains, _ := w.host().snapshot(t); domains["vm"].UUID != uuid || domains["vm"].Power != instance.PowerOn || domains["vm"].Mark.Deleting {
+		t.Errorf("got %+v, want the machine untouched", domains["vm"])
+	}
+	m.Power = instance.PowerOff
+	w.mustCreate(t, spec("vm"))
+	if m := wantOneVM(t, w.host().room, "vm"); m.UUID == uuid {
+		t.Error("the machine without a disk was kept when it was off")
 	}
 }

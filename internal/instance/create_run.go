@@ -154,7 +154,7 @@ func (r *createRun) build(ctx context.Context, p *prepared) (Created, error) {
 	}
 	vols := &incarnation{uuid: id.String(), names: namesOf(r.owner, r.req.id.Name, id.String())}
 	if err := r.timed(StepVolumes, func() error { return r.makeVolumes(ctx, p, vols) }); err != nil {
-		r.discard(ctx, vols)
+		r.discard(ctx, vols.names.overlay, vols.names.seed)
 		if errors.Is(err, ErrVolumeExists) || ReasonOf(err) == ReasonVanished {
 			return Created{}, again("a volume changed under the create: " + err.Error())
 		}

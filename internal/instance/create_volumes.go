@@ -42,13 +42,48 @@ func (r *createRun) makeVolumes(ctx context.Context, p *prepared, v *incarnation
 			return r.images.Confirm(ctx, r.req.id.Host, p.base)
 		},
 		func(ctx context.Context) (err error) {
-			size := int64(len(seed))
-			v.seed, err = r.makeVolume(ctx, NewVolume{Name: v.names.seed, Format: "raw", CapacityBytes: size})
-			if err != nil {
-				return err
-			}
-			return r.req.host.Upload(ctx, v.names.seed, bytes.NewReader(seed), size)
+			v.seed, err = r.makeSeed(ctx, v.names.seed, seed)
+			return err
 		})
+}
+
+// makeSeed makes the volume of a seed and fills it.
+func (r *createRun) makeSeed(ctx context.Context, name string, content []byte) (Volume, error) {
+	size := int64(len(content))
+	v, err := r.makeVolume(ctx, NewVolume{Name: name, Format: "raw", CapacityBytes: size})
+	if err != nil {
+		return Volume{}, err
+	}
+	return v, r.req.host.Upload(ctx, name, bytes.NewReader(content), size)
+}
+
+// restoreSeed makes the seed of a machine that is off anew when it is gone. The
+// machine would not start without, and its root disk is too much to give up for
+// it. What the request holds goes in; nobody knows any more what was there.
+func (r *createRun) restoreSeed(ctx context.Context, m Machine) error {
+	name := namesOf(r.owner, m.Name, m.UUID).seed
+	there, err := r.volumeThere(ctx, name)
+	if there || err != nil {
+		return err
+	}
+	r.step("make the seed anew")
+	content, err := r.images.Seed(ctx, r.req.image, Seed{
+		InstanceID: m.UUID, Hostname: m.Name, UserData: r.req.spec.UserData,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.makeSeed(ctx, name, content)
+	switch {
+	case errors.Is(err, ErrVolumeExists):
+		// The host had not listed it.
+		return nil
+	case err != nil:
+		r.discard(ctx, name)
+		return err
+	}
+	r.work.trail.Warn("the seed was gone and was made anew")
+	return nil
 }
 
 // makeVolume makes one volume. A call that was sent is waited for even when the
@@ -63,10 +98,10 @@ func (r *createRun) makeVolume(ctx context.Context, v NewVolume) (Volume, error)
 
 // discard removes the volumes of an attempt that was not defined. What it
 // cannot remove, a repeat or a Delete will.
-func (r *createRun) discard(ctx context.Context, v *incarnation) {
+func (r *createRun) discard(ctx context.Context, volumes ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardLimit)
 	defer cancel()
-	if err := r.deleteVolumes(ctx, r.req.host, []string{v.names.overlay, v.names.seed}); err != nil {
+	if err := r.deleteVolumes(ctx, r.req.host, volumes); err != nil {
 		r.work.trail.Warn("the volumes of a failed attempt are left for a repeat or a delete: " + err.Error())
 	}
 }
@@ -75,7 +110,7 @@ func (r *createRun) discard(ctx context.Context, v *incarnation) {
 // removed where it is certain that no machine uses them.
 func (r *createRun) define(ctx context.Context, v *incarnation) (Machine, error) {
 	if err := r.work.commit(ctx); err != nil {
-		r.discard(ctx, v)
+		r.discard(ctx, v.names.overlay, v.names.seed)
 		return Machine{}, err
 	}
 	r.step("define the domain")
@@ -103,7 +138,7 @@ func (r *createRun) define(ctx context.Context, v *incarnation) (Machine, error)
 		r.defined = m.UUID
 		return m, nil
 	case errors.Is(err, ErrAlreadyDefined):
-		r.discard(ctx, v)
+		r.discard(ctx, v.names.overlay, v.names.seed)
 		return Machine{}, again("another machine of that name was defined first")
 	}
 	return Machine{}, err
@@ -120,7 +155,7 @@ func (r *createRun) lost(ctx context.Context, v *incarnation, defineErr error) b
 		r.defined = m.UUID
 		return ctx.Err() == nil
 	case err == nil, ReasonOf(err) == ReasonInstanceNotFound && !unanswered(defineErr):
-		r.discard(ctx, v)
+		r.discard(ctx, v.names.overlay, v.names.seed)
 	default:
 		// The define may still be on its way: volumes without a machine are taken
 		// up by a repeat or a Delete, a machine without volumes is worse.

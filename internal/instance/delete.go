@@ -147,6 +147,9 @@ func (d *deletion) createOfOther() bool {
 // it, stopped, its volumes deleted, and undefined last, so that whoever dies in
 // between leaves something to find. Every step takes what is gone for done.
 func (s *Service) erase(ctx context.Context, h Host, m Machine) error {
+	if err := s.heldHere(ctx, h, m); err != nil {
+		return err
+	}
 	if m.Persistent && !m.Mark.Deleting {
 		mark := *m.Mark
 		mark.Deleting = true

@@ -84,7 +84,7 @@ func TestDelete_runningDomainDestroyedFirst(t *testing.T) {
 	if err := w.Delete(t.Context(), vmID, ""); err != nil {
 		t.Fatal(err)
 	}
-	want := "Find SetMark Stop Rescan Volumes DeleteVolume Undefine Volumes Find Volumes"
+	want := "Find RootDiskInPool SetMark Stop Rescan Volumes DeleteVolume Undefine Volumes Find Volumes"
 	// The volumes go side by side.
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("got order %s, want %s", got, want)

@@ -59,7 +59,9 @@ type fakeHost struct {
 	addresses   []instance.Address
 	preflight   error
 	skipped     int
-	calls       atomic.Int64
+	// poolDir, when set, is another pool's than the room's, /pool.
+	poolDir string
+	calls   atomic.Int64
 }
 
 var _ instance.Host = (*fakeHost)(nil)
@@ -175,6 +177,7 @@ func (f *fakeHost) Define(ctx context.Context, d instance.Definition) error {
 		}
 		m := f.domains[d.Name]
 		m.Mark, m.Persistent = &mark, true
+		m.RootDisk = d.OverlayPath
 		m.Overlay = d.OverlayPath[strings.LastIndex(d.OverlayPath, "/")+1:]
 		f.autostart[d.UUID] = d.Autostart
 		return nil
@@ -220,6 +223,22 @@ func (f *fakeHost) Stop(ctx context.Context, m instance.Machine) error {
 		}
 		return nil
 	})
+}
+
+// RootDiskInPool goes by the machine's path.
+func (f *fakeHost) RootDiskInPool(ctx context.Context, m instance.Machine) (in bool, err error) {
+	err = f.do(ctx, "RootDiskInPool", func() error {
+		in = m.RootDisk == "" || strings.HasPrefix(m.RootDisk, f.dir()+"/")
+		return nil
+	})
+	return in, err
+}
+
+func (f *fakeHost) dir() string {
+	if f.poolDir != "" {
+		return f.poolDir
+	}
+	return "/pool"
 }
 
 func (f *fakeHost) SetMark(ctx context.Context, m instance.Machine, mark instance.Mark) error {

@@ -66,6 +66,10 @@ type HostMachines interface {
 	Stop(ctx context.Context, m Machine) error
 	// SetMark replaces the mark of m, live and stored. Gone: InstanceNotFound.
 	SetMark(ctx context.Context, m Machine, mark Mark) error
+	// RootDiskInPool reports whether m's root disk belongs into the configured
+	// pool, be it there or not: what is elsewhere is not this host's to give up.
+	// True without a root disk, and without the pool.
+	RootDiskInPool(ctx context.Context, m Machine) (bool, error)
 	// Undefine forgets the machine with its NVRAM, managed save, snapshot and
 	// checkpoint records. Gone is success.
 	Undefine(ctx context.Context, m Machine) error
@@ -125,7 +129,9 @@ type Machine struct {
 	PowerReason string
 	// Persistent is false for a domain that was undefined while it ran.
 	Persistent bool
-	// Overlay is the volume name of its root disk, "" when that is not in our pool.
+	// RootDisk is the file of its root disk, "" without one.
+	RootDisk string
+	// Overlay is that file's name, by which it is a volume if it is in our pool.
 	Overlay string
 	// Addresses are those of its own network card, best source first; nil
 	// unless asked for.

@@ -28,7 +28,7 @@ func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 	steps := make([]func(context.Context) error, 0, len(hosts))
 	for i, h := range hosts {
 		steps = append(steps, func(ctx context.Context) error {
-			err := situate(s.listHost(ctx, h, f, &parts[i]), op, ID{Host: h.Name()})
+			err := situate(s.listHost(ctx, h, &parts[i]), op, ID{Host: h.Name()})
 			if f.Partial {
 				parts[i].err = err
 				return nil
@@ -39,23 +39,27 @@ func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 	if err := sideBySide(ctx, steps...); err != nil {
 		return Page{}, situate(err, op, ID{})
 	}
-	return joinParts(ctx, hosts, parts), nil
+	if err := dropTwins(ctx, hosts, parts); err != nil {
+		return Page{}, situate(err, op, ID{})
+	}
+	return s.joinParts(ctx, hosts, parts, f), nil
 }
 
 // listPart is what one host contributes.
 type listPart struct {
-	items   []Instance
-	skipped int
-	err     error
+	// machines are our owner's.
+	machines []Machine
+	skipped  int
+	err      error
 }
 
-func (s *Service) listHost(ctx context.Context, h Host, f Filter, part *listPart) error {
+func (s *Service) listHost(ctx context.Context, h Host, part *listPart) error {
 	listing, err := h.List(ctx)
 	if err != nil {
 		return err
 	}
 	part.skipped = listing.Skipped
-	part.items = make([]Instance, 0, len(listing.Machines))
+	part.machines = make([]Machine, 0, len(listing.Machines))
 	for _, m := range listing.Machines {
 		if m.Mark == nil || m.Mark.Owner != s.owner {
 			continue
@@ -64,11 +68,9 @@ func (s *Service) listHost(ctx context.Context, h Host, f Filter, part *listPart
 			part.skipped++
 			continue
 		}
-		if i := s.instance(h.Name(), m); f.matches(i) {
-			part.items = append(part.items, i)
-		}
+		part.machines = append(part.machines, m)
 	}
-	slices.SortFunc(part.items, func(a, b Instance) int { return strings.Compare(a.ID.Name, b.ID.Name) })
+	slices.SortFunc(part.machines, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
 	return nil
 }
 
@@ -84,11 +86,11 @@ func (f Filter) matches(i Instance) bool {
 	return true
 }
 
-// joinParts puts the hosts' parts together in the order of the hosts.
-func joinParts(ctx context.Context, hosts []Host, parts []listPart) Page {
+// joinParts puts what passes the filter together in the order of the hosts.
+func (s *Service) joinParts(ctx context.Context, hosts []Host, parts []listPart, f Filter) Page {
 	total := 0
 	for _, p := range parts {
-		total += len(p.items)
+		total += len(p.machines)
 	}
 	page := Page{Items: make([]Instance, 0, total), Unreachable: []UnreachableHost{}}
 	for i, p := range parts {
@@ -101,8 +103,11 @@ func joinParts(ctx context.Context, hosts []Host, parts []listPart) Page {
 			page.Skipped += p.skipped
 			TrailFrom(ctx).Warn(fmt.Sprintf("skipped %d domains on host %s that vanished or cannot be read", p.skipped, name))
 		}
-		page.Items = append(page.Items, p.items...)
-		parts[i].items = nil
+		for _, m := range p.machines {
+			if in := s.instance(name, m); f.matches(in) {
+				page.Items = append(page.Items, in)
+			}
+		}
 	}
 	return page
 }

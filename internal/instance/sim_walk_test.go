@@ -123,7 +123,10 @@ func undefineByHand(t *testing.T, s *sim.Host) error {
 // libvirt: each call fails in each way, from each state; the same call again
 // ends in one running VM.
 func TestSimCreate_resumesFromEveryFailingCall(t *testing.T) {
-	walkSim(t, func(t *testing.T, d *daemon) error {
+	states := simStates()
+	// Nothing is resumed there: TestCreate_runningWithoutItsDiskIsKept.
+	delete(states, "running, overlay gone")
+	walkSim(t, states, func(t *testing.T, d *daemon) error {
 		t.Helper()
 		_, err := d.Create(t.Context(), spec("vm"), patience)
 		return err
@@ -143,7 +146,7 @@ func TestSimDelete_endsEmptyFromEveryFailingCall(t *testing.T) {
 		t.Helper()
 		return d.Delete(t.Context(), vmID, "")
 	}
-	walkSim(t, remove, func(t *testing.T, d *daemon, s *sim.Host) {
+	walkSim(t, simStates(), remove, func(t *testing.T, d *daemon, s *sim.Host) {
 		t.Helper()
 		if err := remove(t, d); err != nil {
 			t.Fatalf("Delete again = %v", err)
@@ -196,9 +199,8 @@ func faultsFrom(state string) []string {
 
 // walkSim calls do with its n-th call to the host failing, for n = 1, 2, …
 // until it passes untouched, and each time has settled bring things to their end.
-func walkSim(t *testing.T, do func(*testing.T, *daemon) error, settle func(*testing.T, *daemon, *sim.Host)) {
+func walkSim(t *testing.T, states map[string]func(*testing.T, *daemon, *sim.Host), do func(*testing.T, *daemon) error, settle func(*testing.T, *daemon, *sim.Host)) {
 	t.Helper()
-	states := simStates()
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		for _, fault := range faultsFrom(state) {
 			t.Run(state+"/"+fault, func(t *testing.T) {

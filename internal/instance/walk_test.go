@@ -118,7 +118,10 @@ func partialStates() map[string]func(t *testing.T, w *world) {
 // every call, from every state that a crash can leave. After each, the same
 // call again must end in one running VM with its own volumes and no other.
 func TestCreate_resumesAfterEachPartialStep(t *testing.T) {
-	for state, prepare := range partialStates() {
+	states := partialStates()
+	// Nothing is resumed there: TestCreate_runningWithoutItsDiskIsKept.
+	delete(states, "running, overlay gone")
+	for state, prepare := range states {
 		for _, walk := range walks {
 			t.Run(state+"/"+walk.name, func(t *testing.T) {
 				for n := int64(1); ; n++ {

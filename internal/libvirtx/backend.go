@@ -49,6 +49,8 @@ type Backend interface {
 	StoragePoolLookupByName(ctx context.Context, name string) (libvirt.StoragePool, error)
 	// StoragePoolGetInfo is in bytes; state 2 is running.
 	StoragePoolGetInfo(ctx context.Context, pool libvirt.StoragePool) (state uint8, capacity, allocation, available uint64, err error)
+	// StoragePoolGetXMLDesc tells where the pool is.
+	StoragePoolGetXMLDesc(ctx context.Context, pool libvirt.StoragePool) (string, error)
 	StoragePoolRefresh(ctx context.Context, pool libvirt.StoragePool) error
 	StoragePoolListAllVolumes(ctx context.Context, pool libvirt.StoragePool) ([]libvirt.StorageVol, error)
 	StorageVolLookupByName(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, error)

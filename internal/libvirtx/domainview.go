@@ -3,7 +3,6 @@ package libvirtx
 import (
 	"encoding/xml"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -15,8 +14,8 @@ import (
 type domainView struct {
 	// Mark is nil for a domain that carries none of ours.
 	Mark *instance.Mark
-	// Overlay is the file name of the root disk, "" without one.
-	Overlay string
+	// RootDisk is the file of the root disk, "" without one.
+	RootDisk string
 	// MACs are those of the domain's own network cards, lower case.
 	MACs []string
 	// Networks are the libvirt networks that the cards are plugged into.
@@ -59,7 +58,7 @@ func parseDomain(doc string) (domainView, error) {
 	var view domainView
 	for _, d := range in.Disks {
 		if d.Target.Dev == rootDevice && d.Source.File != "" {
-			view.Overlay = path.Base(d.Source.File)
+			view.RootDisk = d.Source.File
 			break
 		}
 	}

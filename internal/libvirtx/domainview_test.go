@@ -23,7 +23,7 @@ func TestParseDomain_ourOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := domainView{
-				Mark: &d.Mark, Overlay: "kvm2.kvm2d.proxy-1.7c9e6679.root.qcow2",
+				Mark: &d.Mark, RootDisk: "/srv/vms/kvm2.kvm2d.proxy-1.7c9e6679.root.qcow2",
 				MACs: []string{"e2:7f:c1:f9:0a:e7"},
 			}
 			if n.Network != "" {

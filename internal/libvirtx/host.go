@@ -51,6 +51,7 @@ type Host struct {
 	pools     handleCache[libvirt.StoragePool]
 	networks  handleCache[libvirt.Network]
 	platforms platformCache
+	dir       poolDir
 	space     spaceBook
 	agents    agentCache
 	views     viewCache

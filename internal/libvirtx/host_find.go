@@ -2,6 +2,7 @@ package libvirtx
 
 import (
 	"context"
+	"path"
 
 	libvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
@@ -106,13 +107,17 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 
 // machineOf is the machine without its power and addresses.
 func machineOf(dom libvirt.Domain, view domainView, persistent bool) instance.Machine {
-	return instance.Machine{
+	m := instance.Machine{
 		Name:       dom.Name,
 		UUID:       uuid.UUID(dom.UUID).String(),
 		Mark:       view.Mark,
 		Persistent: persistent,
-		Overlay:    view.Overlay,
+		RootDisk:   view.RootDisk,
 	}
+	if view.RootDisk != "" {
+		m.Overlay = path.Base(view.RootDisk)
+	}
+	return m
 }
 
 // addressAnswers are what the three sources said of one domain.

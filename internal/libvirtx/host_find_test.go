@@ -24,7 +24,7 @@ func TestFind_readsWhatWasDefined(t *testing.T) {
 	}
 	want := instance.Machine{
 		Name: "proxy-1", UUID: d.UUID, Mark: &d.Mark, Power: instance.PowerOff, PowerReason: "shut off", Persistent: true,
-		Overlay: "kvm2.kvm2d.proxy-1." + d.UUID[:8] + ".root.qcow2",
+		RootDisk: d.OverlayPath, Overlay: "kvm2.kvm2d.proxy-1." + d.UUID[:8] + ".root.qcow2",
 	}
 	if diff := cmp.Diff(want, find(t, h, "proxy-1")); diff != "" {
 		t.Errorf("off (-want +got):\n%s", diff)

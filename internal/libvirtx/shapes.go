@@ -18,6 +18,7 @@ var answers = map[uint32]reflect.Type{
 	66:  reflect.TypeFor[libvirt.AuthListRet](),
 	84:  reflect.TypeFor[libvirt.StoragePoolLookupByNameRet](),
 	87:  reflect.TypeFor[libvirt.StoragePoolGetInfoRet](),
+	88:  reflect.TypeFor[libvirt.StoragePoolGetXMLDescRet](),
 	93:  reflect.TypeFor[libvirt.StorageVolCreateXMLRet](),
 	95:  reflect.TypeFor[libvirt.StorageVolLookupByNameRet](),
 	99:  reflect.TypeFor[libvirt.StorageVolGetXMLDescRet](),

@@ -28,6 +28,12 @@ func (c calls) StoragePoolGetInfo(ctx context.Context, pool libvirt.StoragePool)
 	return got.state, got.capacity, got.allocation, got.available, err
 }
 
+func (c calls) StoragePoolGetXMLDesc(ctx context.Context, pool libvirt.StoragePool) (string, error) {
+	return ask(ctx, c.run, onPool("StoragePoolGetXMLDesc", pool), func(ctx context.Context, b Backend) (string, error) {
+		return b.StoragePoolGetXMLDesc(ctx, pool)
+	})
+}
+
 func (c calls) StoragePoolRefresh(ctx context.Context, pool libvirt.StoragePool) error {
 	return tell(ctx, c.run, onPool("StoragePoolRefresh", pool), func(ctx context.Context, b Backend) error {
 		return b.StoragePoolRefresh(ctx, pool)

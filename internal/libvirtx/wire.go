@@ -202,6 +202,10 @@ func (w *wire) StoragePoolGetInfo(_ context.Context, pool libvirt.StoragePool) (
 	return state, capacity, allocation, available, sent(err)
 }
 
+func (w *wire) StoragePoolGetXMLDesc(_ context.Context, pool libvirt.StoragePool) (string, error) {
+	return reply(w.lib.StoragePoolGetXMLDesc(pool, 0))
+}
+
 func (w *wire) StoragePoolRefresh(_ context.Context, pool libvirt.StoragePool) error {
 	return sent(w.lib.StoragePoolRefresh(pool, 0))
 }

@@ -113,6 +113,10 @@ func (c *faultyConn) StoragePoolGetInfo(ctx context.Context, pool libvirt.Storag
 	return state, capacity, allocation, available, err
 }
 
+func (c *faultyConn) StoragePoolGetXMLDesc(ctx context.Context, pool libvirt.StoragePool) (string, error) {
+	return ask(c, "StoragePoolGetXMLDesc", func() (string, error) { return c.Conn.StoragePoolGetXMLDesc(ctx, pool) })
+}
+
 func (c *faultyConn) StoragePoolRefresh(ctx context.Context, pool libvirt.StoragePool) error {
 	return c.do("StoragePoolRefresh", func() error { return c.Conn.StoragePoolRefresh(ctx, pool) })
 }

@@ -9,6 +9,7 @@ import (
 
 	libvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
+	"libvirt.org/go/libvirtxml"
 )
 
 // pool is a directory pool: the files that are really there, and the figures
@@ -194,6 +195,18 @@ func (c *conn) StoragePoolGetInfo(
 		return nil
 	})
 	return state, capacity, allocation, available, err
+}
+
+func (c *conn) StoragePoolGetXMLDesc(ctx context.Context, ref libvirt.StoragePool) (doc string, err error) {
+	err = c.onPool(ctx, "StoragePoolGetXMLDesc", ref, false, func(p *pool) error {
+		out := libvirtxml.StoragePool{
+			Type: "dir", Name: p.name, UUID: uuid.UUID(p.uuid).String(),
+			Target: &libvirtxml.StoragePoolTarget{Path: p.dir},
+		}
+		doc, err = out.Marshal()
+		return err
+	})
+	return doc, err
 }
 
 func (c *conn) StoragePoolRefresh(ctx context.Context, ref libvirt.StoragePool) error {
