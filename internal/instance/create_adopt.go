@@ -28,7 +28,7 @@ func (r *createRun) adopt(ctx context.Context, m Machine) (Created, error) {
 	case m.Mark.UID != "" && m.Mark.UID != r.req.spec.UID:
 		return Created{}, mismatch("create instance", r.req.id)
 	case !m.Persistent:
-		return Created{}, r.eraseAndAgain(ctx, m, "a domain that was undefined while it ran was removed first")
+		return Created{}, undefined()
 	case m.Power == PowerPaused:
 		return Created{}, paused(m)
 	}
@@ -125,13 +125,13 @@ func (r *createRun) judge(ctx context.Context, want, m Machine, overlayThere boo
 	switch {
 	case m.UUID != want.UUID, !r.ours(m):
 		return again("another domain took the name")
-	case m.Mark.Deleting, !m.Persistent:
+	case m.Mark.Deleting, !m.Persistent && m.UUID == r.defined:
 		return r.yield(ctx, m)
-	}
-	if !overlayThere && (m.Power == PowerOff || m.UUID == r.defined) {
+	case !m.Persistent:
+		return undefined()
+	case !overlayThere && (m.Power == PowerOff || m.UUID == r.defined):
 		return r.eraseAndAgain(ctx, m, "the root disk of the domain is gone")
-	}
-	if !overlayThere {
+	case !overlayThere:
 		// It holds its data for as long as it runs: that is not ours to end.
 		return Errorf(ReasonVanished, "the domain runs without a root disk in the pool; it is made anew once it is stopped or deleted")
 	}
@@ -220,6 +220,12 @@ func (r *createRun) eraseAndAgain(ctx context.Context, m Machine, why string) er
 // paused is the answer for a machine that nobody resumes.
 func paused(m Machine) *Error {
 	return Errorf(ReasonDomainPaused, "the domain is not resumed: %s", stateReason(m, Stopped))
+}
+
+// undefined is the answer for a machine that runs without a definition, though
+// no delete of ours undefined it: somebody's hand did, and left it running.
+func undefined() *Error {
+	return Errorf(ReasonVanished, "the domain was undefined and runs on; it is made anew once it is stopped or deleted")
 }
 
 func taken(op string, id ID) *Error {

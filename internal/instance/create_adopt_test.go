@@ -232,22 +232,32 @@ func TestCreate_failedSeedIsNotLeft(t *testing.T) {
 	}
 }
 
-// TestCreate_runningWithoutItsDiskIsKept: it holds its data for as long as it
-// runs; once it is off, it is made anew (C2).
-func TestCreate_runningWithoutItsDiskIsKept(t *testing.T) {
-	w := newWorld(t)
-	w.mustCreate(t, spec("vm"))
-	m := w.host().domains["vm"]
-	uuid := m.UUID
-	delete(w.host().volumes, m.Overlay)
-	_, err := w.Create(t.Context(), spec("vm"), patience)
-	wantReason(t, err, instance.ReasonVanished, "alpha", "vm")
-	if domains, _ := w.host().snapshot(t); domains["vm"].UUID != uuid || domains["vm"].Power != instance.PowerOn || domains["vm"].Mark.Deleting {
-		t.Errorf("got %+v, want the machine untouched", domains["vm"])
-	}
-	m.Power = instance.PowerOff
-	w.mustCreate(t, spec("vm"))
-	if m := wantOneVM(t, w.host().room, "vm"); m.UUID == uuid {
-		t.Error("the machine without a disk was kept when it was off")
+// TestCreate_whatRunsIsKept: a machine that runs holds data, with its disk gone
+// from the pool or its definition from the host. Once it is off, it is made anew.
+func TestCreate_whatRunsIsKept(t *testing.T) {
+	for name, harm := range map[string]func(*room, *instance.Machine){
+		"without its disk":   func(r *room, m *instance.Machine) { delete(r.volumes, m.Overlay) },
+		"without definition": func(_ *room, m *instance.Machine) { m.Persistent = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.mustCreate(t, spec("vm"))
+			m := w.host().domains["vm"]
+			harm(w.host().room, m)
+			before := *m
+			_, err := w.Create(t.Context(), spec("vm"), patience)
+			wantReason(t, err, instance.ReasonVanished, "alpha", "vm")
+			domains, _ := w.host().snapshot(t)
+			if diff := cmp.Diff(before, domains["vm"]); diff != "" {
+				t.Errorf("the machine was touched (-want +got)\n%s", diff)
+			}
+			if err := w.host().Stop(t.Context(), *m); err != nil {
+				t.Fatal(err)
+			}
+			w.mustCreate(t, spec("vm"))
+			if m := wantOneVM(t, w.host().room, "vm"); m.UUID == before.UUID {
+				t.Error("the machine was not made anew when it was off")
+			}
+		})
 	}
 }

@@ -124,7 +124,7 @@ func undefineByHand(t *testing.T, s *sim.Host) error {
 // ends in one running VM.
 func TestSimCreate_resumesFromEveryFailingCall(t *testing.T) {
 	states := simStates()
-	// Nothing is resumed there: TestCreate_runningWithoutItsDiskIsKept.
+	// Nothing is resumed there: TestCreate_whatRunsIsKept.
 	delete(states, "running, overlay gone")
 	walkSim(t, states, func(t *testing.T, d *daemon) error {
 		t.Helper()
