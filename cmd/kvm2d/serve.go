@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -56,14 +58,35 @@ nothing. Everything else in the file needs a restart.`,
 	flags.BoolVar(&f.insecureNoAuth, "insecure-no-auth", false, "let everybody in on an address that is not loopback")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
 	flags.StringVar(&f.logLevel, "log-level", "info", "detail, debug, info, warn or error; changed at run time with PUT /loglevel on the admin listener")
-	cmd.MarkFlagsMutuallyExclusive("config", "simulate")
-	cmd.MarkFlagsOneRequired("config", "simulate")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 
+// override puts the addresses of f in place of the configured ones.
+func (f serveFlags) override(server *config.Server) error {
+	for _, l := range []struct {
+		flag, address string
+		configured    *string
+	}{
+		{"listen", f.listen, &server.Listen},
+		{"admin-listen", f.adminListen, &server.AdminListen},
+	} {
+		if l.address == "" {
+			continue
+		}
+		if !config.ValidListen(l.address) {
+			return &outcome{code: exitUsage, err: fmt.Errorf("--%s %s: %s", l.flag, l.address, config.ListenRule)}
+		}
+		*l.configured = l.address
+	}
+	return nil
+}
+
 // serve loads what f names and runs it; log lines go to w.
 func serve(ctx context.Context, f serveFlags, w io.Writer) error {
+	if (f.config != "") == f.simulate {
+		return &outcome{code: exitUsage, err: errors.New("serve needs --config FILE or --simulate, and not both")}
+	}
 	// Never given back: a hangup must not end the daemon, whatever it is at.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -77,18 +100,15 @@ func serve(ctx context.Context, f serveFlags, w io.Writer) error {
 	} else if err := loadInto(ctx, &opts, f.config); err != nil {
 		return err
 	}
+	if err := f.override(&opts.Config.Server); err != nil {
+		return err
+	}
 	clean, err := stage(log)
 	if err != nil {
 		return err
 	}
 	defer clean()
 	opts.File.hangups = hangups
-	if f.listen != "" {
-		opts.Config.Server.Listen = f.listen
-	}
-	if f.adminListen != "" {
-		opts.Config.Server.AdminListen = f.adminListen
-	}
 	return run(ctx, opts)
 }
 

@@ -83,11 +83,21 @@ func (r *report) clientCert(c *ClientCertAuth, tls bool) {
 	}
 }
 
-// listen checks host:port; an empty host means every address.
-func (r *report) listen(at, addr string) {
+// ListenRule says in words what [ValidListen] wants.
+const ListenRule = "want host:port, with a port of 0 to 65535"
+
+// ValidListen reports whether addr has the form of an address to listen on. The
+// host may be left out, which means all of them.
+func ValidListen(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)
-	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
-		r.fault(at, "want host:port, with a port of 0 to 65535")
+	n, convErr := strconv.Atoi(port)
+	return err == nil && convErr == nil && n >= 0 && n <= 65535
+}
+
+// listen checks an address to listen on.
+func (r *report) listen(at, addr string) {
+	if !ValidListen(addr) {
+		r.fault(at, ListenRule)
 	}
 }
 
