@@ -62,17 +62,26 @@ func (d *doer) Do(req *http.Request) (*http.Response, error) {
 	if err != nil || res.StatusCode != http.StatusUnauthorized || d.token == nil {
 		return res, err
 	}
+	if again := d.withFreshToken(req, used); again != nil {
+		_ = res.Body.Close()
+		return d.http.Do(again)
+	}
+	return res, nil
+}
+
+// withFreshToken is req once more with the token that has replaced used; nil
+// when none has, or when req cannot be sent again: then the 401 is the answer.
+func (d *doer) withFreshToken(req *http.Request, used string) *http.Request {
 	fresh, err := d.token.read()
 	if err != nil || fresh == used {
-		return res, nil //nolint:nilerr // the 401 is the answer
+		return nil
 	}
 	again, err := repeatable(req)
 	if err != nil {
-		return res, nil //nolint:nilerr // the 401 is the answer
+		return nil
 	}
-	_ = res.Body.Close()
 	again.Header.Set("Authorization", "Bearer "+fresh)
-	return d.http.Do(again)
+	return again
 }
 
 // authorize puts the token in and returns it.

@@ -228,7 +228,7 @@ func (m heldMirror) RoundTrip(req *http.Request) (*http.Response, error) {
 // hold is a reader that ends when its mirror is let go.
 type hold struct {
 	heldMirror
-	ctx context.Context //nolint:containedctx // a body ends with its request
+	ctx context.Context
 }
 
 func (h hold) Read([]byte) (int, error) {

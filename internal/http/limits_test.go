@@ -100,7 +100,7 @@ func TestBody_tooLarge(t *testing.T) {
 // listen serves h on a real listener as cmd does, until the test ends.
 func listen(t *testing.T, h http.Handler, base context.Context) string { //nolint:revive // the context is data here
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's listener
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func listen(t *testing.T, h http.Handler, base context.Context) string { //nolin
 
 func dial(t *testing.T, addr, head string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", addr) //nolint:noctx // a test's connection
+	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

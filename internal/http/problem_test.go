@@ -53,7 +53,7 @@ func TestProblemOf_table(t *testing.T) {
 
 	cases := []struct {
 		name       string
-		ctx        context.Context //nolint:containedctx // a row of the table, not kept
+		ctx        context.Context
 		err        error
 		status     int
 		reason     instance.Reason

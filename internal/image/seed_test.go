@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -348,7 +349,7 @@ func readMultipart(tb testing.TB, text string) (types, bodies []string) {
 	r := multipart.NewReader(msg.Body, params["boundary"])
 	for {
 		part, err := r.NextPart()
-		if err == io.EOF { //nolint:errorlint // NextPart returns it bare
+		if errors.Is(err, io.EOF) {
 			return types, bodies
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -164,11 +165,10 @@ func (r *createRun) lost(ctx context.Context, v *incarnation, defineErr error) b
 	return false
 }
 
-// unanswered reports whether the host may still act on a call that failed so.
-func unanswered(err error) bool {
-	switch ReasonOf(err) { //nolint:exhaustive // the few reasons that mean no answer; all others are one
-	case ReasonTimeout, ReasonCancelled, ReasonUnreachable, ReasonLibvirtUnavailable, ReasonInternal:
-		return true
-	}
-	return false
+// unansweredReasons mean that no answer came; all others are one.
+var unansweredReasons = []Reason{
+	ReasonTimeout, ReasonCancelled, ReasonUnreachable, ReasonLibvirtUnavailable, ReasonInternal,
 }
+
+// unanswered reports whether the host may still act on a call that failed so.
+func unanswered(err error) bool { return slices.Contains(unansweredReasons, ReasonOf(err)) }

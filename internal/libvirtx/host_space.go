@@ -159,22 +159,21 @@ func (h *Host) poolInfo(ctx context.Context) (info poolInfo, err error) {
 	return info, err
 }
 
-// poolStopped is PoolNotActive when the pool is known not to be in use, else nil.
+// poolStopped is PoolNotActive when the pool is known not to be in use, else
+// nil: what cannot be known is not held against the pool.
 func (h *Host) poolStopped(ctx context.Context) error {
-	info, err := h.poolInfo(ctx)
-	if err != nil || poolUsable(info.state) {
-		return nil //nolint:nilerr // What cannot be known is not held against the pool.
+	if info, err := h.poolInfo(ctx); err == nil && !poolUsable(info.state) {
+		return h.notActive(info.state)
 	}
-	return h.notActive(info.state)
+	return nil
 }
 
 // lacks is PoolFull when the pool is known to have less than neededBytes, else nil.
 func (h *Host) lacks(ctx context.Context, neededBytes int64) error {
-	info, err := h.poolInfo(ctx)
-	if err != nil || clampBytes(info.availableBytes) >= neededBytes {
-		return nil //nolint:nilerr // What cannot be known is not held against the pool.
+	if info, err := h.poolInfo(ctx); err == nil && clampBytes(info.availableBytes) < neededBytes {
+		return h.full(clampBytes(info.availableBytes), neededBytes)
 	}
-	return h.full(clampBytes(info.availableBytes), neededBytes)
+	return nil
 }
 
 func (h *Host) notActive(state uint8) error {

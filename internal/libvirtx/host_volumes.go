@@ -119,12 +119,11 @@ func (h *Host) Upload(ctx context.Context, name string, src io.Reader, length in
 // had to write; nil when it has not, or when that cannot be known.
 func (h *Host) uploadRanOut(ctx context.Context, name string, length int64) error {
 	h.refreshBestEffort(ctx)
-	v, err := h.readVolume(ctx, h.volumeRef(name))
-	if err != nil {
-		return nil //nolint:nilerr // The upload's own error is the one to report.
+	if v, err := h.readVolume(ctx, h.volumeRef(name)); err == nil {
+		// What is on the disk may be more than what arrived, by a file system's blocks.
+		return h.lacks(ctx, max(length-v.AllocationBytes, minNeededBytes))
 	}
-	// What is on the disk may be more than what arrived, by a file system's blocks.
-	return h.lacks(ctx, max(length-v.AllocationBytes, minNeededBytes))
+	return nil
 }
 
 // Rescan refreshes the pool, waiting for its jobs to end.

@@ -80,7 +80,6 @@ func startSimulator(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:noctx // it is ended by the clean-up, in order
 	process := exec.Command(file, "serve", "--simulate", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	log, err := process.StderrPipe()
 	if err != nil {

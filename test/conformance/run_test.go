@@ -30,7 +30,7 @@ func TestRun_interruptedLeavesNothing(t *testing.T) {
 	if len(report.Left) > 0 || len(report.With(Blocked)) == 0 || report.Conforms() {
 		t.Errorf("left behind %v, blocked %v; want nothing left, and what came later blocked", report.Left, report.With(Blocked))
 	}
-	resp, err := http.Get(target + "/instances") //nolint:noctx // of a process on this machine
+	resp, err := http.Get(target + "/instances")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (b *bench) start() {
 	}
 	defer func() { _ = log.Close() }()
 	// Not under the test's context: it is ended as a supervisor would.
-	daemon := exec.Command(filepath.Join(b.dir, "kvm2d"), "serve", "--config", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0") //nolint:noctx // ended by the clean-up
+	daemon := exec.Command(filepath.Join(b.dir, "kvm2d"), "serve", "--config", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	daemon.Stdout, daemon.Stderr = log, log
 	if err := daemon.Start(); err != nil {
 		b.Fatal(err)

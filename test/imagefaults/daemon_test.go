@@ -100,7 +100,7 @@ func (d *daemon) startLocked() error {
 	if err != nil {
 		return err
 	}
-	process := exec.Command(d.binary, "serve", "--config", d.config, "--log-level", "debug", //nolint:noctx // ended by end
+	process := exec.Command(d.binary, "serve", "--config", d.config, "--log-level", "debug",
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	process.Stdout, process.Stderr = log, log
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -85,7 +85,7 @@ func startDaemon(ctx context.Context, binary, dir, config string) (*daemon, erro
 	}
 	defer func() { _ = out.Close() }()
 	// Not under ctx: the daemon lives as long as the tests.
-	d.process = exec.Command(binary, "serve", "--config", configFile, "--log-level", "debug", //nolint:noctx // ended by stop
+	d.process = exec.Command(binary, "serve", "--config", configFile, "--log-level", "debug",
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	d.process.Stdout, d.process.Stderr = out, out
 	if err := d.process.Start(); err != nil {

@@ -76,7 +76,7 @@ func Run(t *testing.T, target Target) {
 type suite struct {
 	*testing.T
 	Target
-	ctx  context.Context //nolint:containedctx // a test's fixture lives as long as its test
+	ctx  context.Context
 	conn libvirtx.Conn
 	pool libvirt.StoragePool
 	dir  string
