@@ -111,7 +111,7 @@ func loneSurrogate(b []byte) bool {
 	return false
 }
 
-// hexRune reads the \uXXXX that b starts with, 0 when it does not.
+// hexRune reads the escape (\u and four digits) that b starts with, 0 when it does not.
 func hexRune(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0

@@ -81,10 +81,6 @@ func (c *checkRun) look(ctx context.Context) {
 				entry = HostHealth{Reason: ReasonInternal, Message: err.Error(), Latency: time.Since(began)}
 			}
 			entry.Host = h.Name()
-			if entry.Ready && h.InMaintenance() {
-				entry.Ready, entry.Reason = false, ReasonMaintenance
-				entry.Message = "in maintenance: takes no new instances"
-			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.entries[i] = &entry

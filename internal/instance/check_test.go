@@ -109,7 +109,6 @@ func TestCheck_reasonsTable(t *testing.T) {
 	} {
 		t.Run(string(r), func(t *testing.T) {
 			w := newWorld(t)
-			w.host().maintenance = true
 			w.host().health = func(context.Context) instance.HostHealth { return instance.HostHealth{Reason: r, Message: "why"} }
 			got := w.Check(t.Context())
 			want := instance.Report{Status: instance.HealthDown, Hosts: []instance.HostHealth{{Host: "alpha", Reason: r, Message: "why"}}}

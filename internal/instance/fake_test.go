@@ -112,6 +112,9 @@ func (f *fakeHost) Check(ctx context.Context) instance.HostHealth {
 	if f.health != nil {
 		return f.health(ctx)
 	}
+	if f.maintenance {
+		return instance.HostHealth{Host: f.name, Reason: instance.ReasonMaintenance}
+	}
 	return instance.HostHealth{Host: f.name, Ready: true, Reason: instance.ReasonReady}
 }
 

@@ -34,7 +34,8 @@ type Host interface {
 	// FirmwareMissing, Misconfigured.
 	Preflight(ctx context.Context, fw Firmware) error
 	// Check looks at the host over a fresh connection of its own, never a
-	// pooled one. It never fails: what went wrong is in the entry.
+	// pooled one. It never fails: what went wrong is in the entry, or else that
+	// the host is in maintenance.
 	Check(ctx context.Context) HostHealth
 }
 

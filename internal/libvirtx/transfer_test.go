@@ -292,7 +292,7 @@ func TestDownload_leavesDstAloneOnceItsCallerLeft(t *testing.T) {
 					case <-c.done:
 						return libvirt.ErrInterrupted
 					case <-time.After(time.Second):
-						_, _ = w.Write([]byte("x"))
+						_, _ = w.Write([]byte("c"))
 					}
 				}
 			}}, nil
@@ -304,7 +304,7 @@ func TestDownload_leavesDstAloneOnceItsCallerLeft(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the deadline", err)
 		}
-		if got := dst.String(); got != "xxx" { // the race detector watches the rest
+		if got := dst.String(); got != "ccc" { // the race detector watches the rest
 			t.Errorf("got %q, want what came in time", got)
 		}
 	})
