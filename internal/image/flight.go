@@ -96,7 +96,7 @@ func (c *Cache) wait(ctx context.Context, f *flight) (instance.Base, error) {
 
 // run is the life of one flight.
 func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f *flight) {
-	defer f.span.End()
+	defer func() { f.span.End() }() // by itself, End would tell the value of a panic
 	f.trail = instance.TrailFrom(ctx)
 	defer c.awaitDecoder(ctx, f)()
 	if c.transfer > 0 {

@@ -33,7 +33,7 @@ type observed struct {
 func (o observed) do(ctx context.Context, c call, fn rpc) error {
 	ctx, span := o.tracer.Start(ctx, "kvm2."+c.name,
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(o.attributes(c.subject)...))
-	defer span.End()
+	defer end(span)()
 	began := time.Now()
 	err := o.next.do(ctx, c, fn)
 	took := time.Since(began)
@@ -56,7 +56,7 @@ func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Con
 	session := slog.String("session", kind.String())
 	ctx, span := o.tracer.Start(ctx, "kvm2.dial",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(o.attributes(session)...))
-	defer span.End()
+	defer end(span)()
 	began := time.Now()
 	conn, err := connector.Connect(ctx)
 	took := time.Since(began)
@@ -98,6 +98,10 @@ func line(outcome string, took time.Duration, err error, attrs ...slog.Attr) []s
 	}
 	return attrs
 }
+
+// end returns what ends a span. Deferred by itself, End would find a panic and
+// tell its value, which may be anything.
+func end(span trace.Span) func() { return func() { span.End() } }
 
 func outcomeOf(err error) string {
 	if err == nil {
