@@ -30,7 +30,7 @@ type Instances interface {
 	DryRun(ctx context.Context, spec instance.Spec) (instance.Plan, error)
 	// Get reads one. NotFound: InstanceNotFound. Permanent: MalformedID, HostNotConfigured.
 	Get(ctx context.Context, id string) (instance.Instance, error)
-	// Delete removes one; uid "" is unguarded. Permanent: MalformedID, NameTaken, UIDMismatch.
+	// Delete removes one; uid "" is unguarded. Permanent: MalformedID, NameTaken, UIDMismatch, Misconfigured.
 	Delete(ctx context.Context, id, uid string) error
 	// List reads all that match. Permanent: HostNotConfigured.
 	List(ctx context.Context, f instance.Filter) (instance.Page, error)

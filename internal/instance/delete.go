@@ -12,7 +12,8 @@ import (
 // a host that is not configured, with a warning on the trail. A create of that
 // name that has defined nothing yet is cancelled.
 //
-// Reasons: MalformedID, NameTaken, UIDMismatch, CreateInProgress (another daemon
+// Reasons: MalformedID, NameTaken, UIDMismatch, Misconfigured (its disks are in
+// another pool), CreateInProgress (another daemon
 // makes it again and again), and those of Host.
 func (s *Service) Delete(ctx context.Context, id, uid string) error {
 	const op = "delete instance"
