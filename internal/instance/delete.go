@@ -13,8 +13,8 @@ import (
 // name that has defined nothing yet is cancelled.
 //
 // Reasons: MalformedID, NameTaken, UIDMismatch, Misconfigured (its disks are in
-// another pool), CreateInProgress (another daemon
-// makes it again and again), and those of Host.
+// another pool), CreateInProgress (another daemon makes it again and again), and
+// those of Host.
 func (s *Service) Delete(ctx context.Context, id, uid string) error {
 	const op = "delete instance"
 	parsed, err := ParseID(id)
