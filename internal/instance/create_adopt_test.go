@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,31 +129,40 @@ func TestCreate_unfinishedDeleteIsFinishedFirst(t *testing.T) {
 // with the winner's domain and takes its own volumes back.
 func TestCreate_otherDaemonDefinesFirst(t *testing.T) {
 	for _, uid := range []string{"uid-1", "uid-2"} {
-		t.Run(uid, func(t *testing.T) {
-			r := newRoom()
-			loser, winner := newWorld(t, r), newWorld(t, r)
-			first := true
-			loser.setHook(func(ctx context.Context, call string) (before, after error) {
-				if call == "Define" && first {
-					first = false
-					s := spec("vm")
-					s.UID = uid
-					if _, err := winner.Create(ctx, s, patience); err != nil {
-						t.Error(err)
-					}
-				}
-				return nil, nil
-			})
-			got, err := loser.Create(t.Context(), spec("vm"), patience)
-			if uid == "uid-1" && (err != nil || got.Made) {
-				t.Errorf("Create = %+v, %v, want the winner's instance", got, err)
-			}
-			if uid != "uid-1" {
-				wantReason(t, err, instance.ReasonUIDMismatch, "alpha", "vm")
-			}
-			wantOneVM(t, r, "vm")
-		})
+		// Before the loser's volumes are made, the winner cannot remove them.
+		for _, at := range []string{"CreateVolume", "Define"} {
+			t.Run(uid+"/"+at, func(t *testing.T) { loseTheName(t, uid, at) })
+		}
 	}
+}
+
+// loseTheName lets another daemon create the instance, with that uid, right
+// before a create's call.
+func loseTheName(t *testing.T, uid, at string) {
+	t.Helper()
+	r := newRoom()
+	loser, winner := newWorld(t, r), newWorld(t, r)
+	var once sync.Once
+	loser.setHook(func(ctx context.Context, call string) (before, after error) {
+		if call == at {
+			once.Do(func() {
+				s := spec("vm")
+				s.UID = uid
+				if _, err := winner.Create(ctx, s, patience); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil, nil
+	})
+	got, err := loser.Create(t.Context(), spec("vm"), patience)
+	if uid == "uid-1" && (err != nil || got.Made) {
+		t.Errorf("Create = %+v, %v, want the winner's instance", got, err)
+	}
+	if uid != "uid-1" {
+		wantReason(t, err, instance.ReasonUIDMismatch, "alpha", "vm")
+	}
+	wantOneVM(t, r, "vm")
 }
 
 // TestCreate_maintenanceRemovesNothing: what could not be made anew is kept.

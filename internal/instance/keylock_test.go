@@ -35,6 +35,9 @@ func TestKeyLock_oneAfterTheOtherInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		other()
+		if len(order) > 0 {
+			t.Errorf("got %v beside the first, want everybody to wait for it", order)
+		}
 		unlock()
 		wg.Wait()
 		for i, got := range order {
