@@ -92,8 +92,9 @@ func labEnv(t *testing.T) map[string]string {
 }
 
 // killLibvirtd ends libvirtd as the kernel would when memory runs out, and starts
-// it again as systemd would.
+// it again as systemd would, once it is gone.
 func killLibvirtd(host string) error {
-	_, err := lab("exec", host, "sh", "-c", `kill -KILL "$(cat /run/libvirtd.pid)" && exec libvirtd --daemon`)
+	_, err := lab("exec", host, "sh", "-c",
+		`pid=$(cat /run/libvirtd.pid) && kill -KILL "$pid" && while kill -0 "$pid" 2>&-; do sleep 0.02; done; exec libvirtd --daemon`)
 	return err
 }
