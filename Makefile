@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ test-integration-kvm2: ## The contract on a real host: that of KVM2_TEST_HOST, o
 
 test-two-daemons: ## Two daemons race on a real host and are killed; ROUNDS=50 SEED=1
 	@KVM2_TEST_ROUNDS=$(or $(ROUNDS),50) KVM2_TEST_SEED=$(or $(SEED),1) test/integration/run -run TestTwoDaemons
+
+mutate: ## Break the code once per rule of the contract; each break must turn its tests red
+	@. scripts/env.sh && go run ./test/mutate -root .
 
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run
