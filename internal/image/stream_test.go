@@ -51,7 +51,7 @@ func TestEnsureImage_resumes(t *testing.T) {
 				}
 				return n > 1
 			}
-		}, want: instance.ReasonDownloadFailed, requests: 1 + 1 + defaultResumes},
+		}, want: instance.ReasonDownloadFailed, requests: 1 + 1 + 10},
 		{name: "503 in between", etag: `"a"`, fault: func(s *site) func(int, http.ResponseWriter, *http.Request) bool {
 			return func(n int, w http.ResponseWriter, r *http.Request) bool {
 				switch n {
@@ -131,7 +131,7 @@ func TestEnsureImage_resumes(t *testing.T) {
 				_, _ = w.Write(content)
 				panic(http.ErrAbortHandler)
 			}
-		}, want: instance.ReasonDownloadFailed, requests: 1 + 2*(1+defaultResumes)},
+		}, want: instance.ReasonDownloadFailed, requests: 1 + 2*(1+10)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -246,7 +246,7 @@ func TestLink_largeTransferHasAConnectionOfItsOwn(t *testing.T) {
 	for _, row := range []struct {
 		bytes int64
 		dials int
-	}{{sharedTransferBytes, 1}, {sharedTransferBytes + 1, 2}} {
+	}{{4 << 20, 1}, {4<<20 + 1, 2}} {
 		t.Run(fmt.Sprint(row.bytes), func(t *testing.T) {
 			f := always(nil)
 			l := newTestLink(t, LinkOptions{Connector: f})

@@ -152,8 +152,8 @@ func TestSlots_slowCreatesLeaveRoomForDeletes(t *testing.T) {
 			go func() { answers <- l.Backend().DomainCreate(t.Context(), libvirt.Domain{}, 0) }()
 		}
 		synctest.Wait()
-		if got := conn.inUse.Load(); got != createSlots {
-			t.Errorf("%d creates in flight, want %d", got, createSlots)
+		if got := conn.inUse.Load(); got != 3 {
+			t.Errorf("%d creates in flight, want 3", got)
 		}
 		if err := l.Backend().StorageVolDelete(t.Context(), libvirt.StorageVol{}); err != nil {
 			t.Errorf("delete beside five creates: %v", err)
@@ -162,6 +162,35 @@ func TestSlots_slowCreatesLeaveRoomForDeletes(t *testing.T) {
 		for range cap(answers) {
 			if err := <-answers; err != nil {
 				t.Errorf("create: %v", err)
+			}
+		}
+	})
+}
+
+// libvirtd stops reading a connection at the fifth call, deletes included.
+func TestSlots_slowSessionHasFourCallsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		var conn *fakeConn
+		l := newTestLink(t, LinkOptions{Connector: &fakeConnector{next: func(context.Context, int) (Conn, error) {
+			conn = newFakeConn(func(*fakeConn, string) error {
+				<-letGo
+				return nil
+			})
+			return conn, nil
+		}}})
+		answers := make(chan error, 10)
+		for range cap(answers) {
+			go func() { answers <- l.Backend().StorageVolDelete(t.Context(), libvirt.StorageVol{}) }()
+		}
+		synctest.Wait()
+		if got := conn.inUse.Load(); got != 4 {
+			t.Errorf("%d calls in flight, want 4", got)
+		}
+		close(letGo)
+		for range cap(answers) {
+			if err := <-answers; err != nil {
+				t.Errorf("delete: %v", err)
 			}
 		}
 	})
@@ -206,6 +235,7 @@ func TestAgents_waitIsShortAndRemembered(t *testing.T) {
 		if took != 2*time.Second {
 			t.Errorf("answered after %v, want 2s", took)
 		}
+		quietSince := time.Now()
 		took, err = ask()
 		if answer, ok := errors.AsType[libvirt.Error](err); !ok || answer.Code != uint32(libvirt.ErrAgentUnresponsive) {
 			t.Errorf("got %v, want agent unresponsive", err)
@@ -218,7 +248,11 @@ func TestAgents_waitIsShortAndRemembered(t *testing.T) {
 		if _, err := l.Backend().DomainInterfaceAddresses(t.Context(), other, libvirt.DomainInterfaceAddressesSrcAgent); err == nil || asked.Load() != 2 {
 			t.Errorf("another domain: got %v after %d askings, want a timeout after 2", err, asked.Load())
 		}
-		time.Sleep(quietFor + 5*time.Second)
+		time.Sleep(30*time.Second - time.Since(quietSince) - time.Millisecond)
+		if _, _ = ask(); asked.Load() != 2 {
+			t.Errorf("asked %d times within 30s, want 2", asked.Load())
+		}
+		time.Sleep(time.Millisecond)
 		if _, _ = ask(); asked.Load() != 3 {
 			t.Errorf("asked %d times in all, want 3", asked.Load())
 		}
