@@ -68,7 +68,7 @@ var comments = map[string]string{
 	"TLS.KeyFile":                 "keyFile is the certificate's key, PEM.",
 	"Timeouts.Agent":              "agent bounds the question to a guest agent.",
 	"Timeouts.Call":               "call bounds one remote call that has no limit of its own.",
-	"Timeouts.Dial":               "dial bounds TCP and the SSH handshake, each.",
+	"Timeouts.Dial":               "dial bounds a whole dial: TCP, the SSH handshake, the opening of libvirt.",
 	"Timeouts.Drain":              "drain bounds the graceful part of a shutdown.",
 	"Timeouts.Stall":              "stall ends a transfer on which no byte moved for so long.",
 	"Timeouts.Start":              "start bounds the start of a domain.",

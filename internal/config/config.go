@@ -119,7 +119,7 @@ type TLS struct {
 
 // Timeouts bound the calls to hosts and the shutdown.
 type Timeouts struct {
-	// Dial bounds TCP and the SSH handshake, each.
+	// Dial bounds a whole dial: TCP, the SSH handshake, the opening of libvirt.
 	Dial time.Duration `yaml:"dial" range:"100ms..5m"`
 	// Call bounds one remote call that has no limit of its own.
 	Call time.Duration `yaml:"call" range:"100ms..10m"`
