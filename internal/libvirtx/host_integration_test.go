@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -289,6 +291,28 @@ func TestKVM2Host_volumes(t *testing.T) {
 		t.Fatalf("overlay of nothing: %v", err)
 	}
 	t.Log(err)
+}
+
+// libvirt refuses a refresh while volumes are made, and the reverse. Several
+// daemons on a pool, each with its own refreshes, get all they ask for.
+func TestKVM2Host_twentyVolumesAtOnce(t *testing.T) {
+	var work sync.WaitGroup
+	for d := range 4 {
+		h := realHost(t, nil)
+		t.Cleanup(func() { sweep(t, h) })
+		for i := range 5 {
+			work.Go(func() {
+				if _, err := h.CheckSpace(t.Context(), 1<<20); err != nil {
+					t.Errorf("space: %v", err)
+				}
+				name := fmt.Sprintf("kvm2.hosttest.v%d-%d.12345678.root.qcow2", d, i)
+				if _, err := h.CreateVolume(t.Context(), instance.NewVolume{Name: name, Format: "qcow2", CapacityBytes: 1 << 30}); err != nil {
+					t.Errorf("create: %v", err)
+				}
+			})
+		}
+	}
+	work.Wait()
 }
 
 // zeros never ends and never is empty.
