@@ -293,7 +293,7 @@ func TestKVM2Host_volumes(t *testing.T) {
 	t.Log(err)
 }
 
-// libvirt refuses a refresh while volumes are made, and the reverse. Several
+// libvirt refuses a refresh while volumes are made (1), which is no failure. Several
 // daemons on a pool, each with its own refreshes, get all they ask for.
 func TestKVM2Host_twentyVolumesAtOnce(t *testing.T) {
 	var work sync.WaitGroup
