@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,7 @@ func completePlacements(cmd *cobra.Command, _ []string, _ string) ([]string, cob
 	})
 }
 
+// names are in order, each once: an image is in the list for every host.
 func names[T any](items []T, err error, name func(T) string) []string {
 	if err != nil {
 		return nil
@@ -65,5 +67,6 @@ func names[T any](items []T, err error, name func(T) string) []string {
 	for i, item := range items {
 		out[i] = name(item)
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
