@@ -96,7 +96,8 @@ var transportReasons = []struct {
 // never by text, and is total: what nobody knows is LibvirtError.
 //
 // The error of an upload's source is not the host's fault and keeps the reason
-// it has; one without a reason is DownloadFailed.
+// it has; one without a reason is DownloadFailed. Nor is the cause that a
+// caller ended its context with: it keeps its reason, too.
 func Classify(err error) instance.Reason {
 	if src, ok := errors.AsType[*SourceError](err); ok {
 		return sourceReason(src)
@@ -106,6 +107,9 @@ func Classify(err error) instance.Reason {
 			return r
 		}
 		return instance.ReasonLibvirtError
+	}
+	if own, ok := errors.AsType[*instance.Error](err); ok {
+		return own.Reason
 	}
 	for _, row := range transportReasons {
 		if row.match(err) {

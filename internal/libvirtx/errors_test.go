@@ -113,6 +113,7 @@ func TestClassify_transport(t *testing.T) {
 		{"deadline", context.DeadlineExceeded, instance.ReasonTimeout, instance.Transient},
 		{"deadline of a socket", os.ErrDeadlineExceeded, instance.ReasonTimeout, instance.Transient},
 		{"caller left", context.Canceled, instance.ReasonCancelled, instance.Transient},
+		{"caller's own time is over", fmt.Errorf("wait for a connection: %w", instance.Errorf(instance.ReasonTimeout, "not done")), instance.ReasonTimeout, instance.Transient},
 		{"daemon stops", errClosed, instance.ReasonShuttingDown, instance.Transient},
 		{"key file missing", &unreadableFileError{role: "SSH key", err: missing}, instance.ReasonCredentialsUnavailable, instance.Transient},
 		{"unparsable key", &badKeyError{file: "id"}, instance.ReasonAuthenticationFailed, instance.Permanent},
