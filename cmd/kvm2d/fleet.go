@@ -114,7 +114,7 @@ func (f *fleet) member(h config.Host) (member, error) {
 func sameWay(a, b config.Host) bool {
 	way := func(h config.Host) config.Host {
 		return config.Host{
-			URI: h.URI, SSHKeyFile: h.SSHKeyFile, PassphraseFile: h.PassphraseFile, KnownHostsFile: h.KnownHostsFile,
+			URI: h.URI, SSHKeyFile: h.SSHKeyFile, PassphraseFile: h.PassphraseFile, AgentSocket: h.AgentSocket, KnownHostsFile: h.KnownHostsFile,
 			InsecureIgnoreHostKey: h.InsecureIgnoreHostKey, Jump: h.Jump, Socket: h.Socket,
 		}
 	}

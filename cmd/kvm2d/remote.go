@@ -18,7 +18,7 @@ func connectorOf(h config.Host) (libvirtx.Connector, error) {
 	}
 	o := libvirtx.SSHOptions{
 		SSHEndpoint: libvirtx.SSHEndpoint{
-			Addr: end.Address(), User: end.User, KeyFile: h.SSHKeyFile, PassphraseFile: h.PassphraseFile,
+			Addr: end.Address(), User: end.User, KeyFile: h.SSHKeyFile, PassphraseFile: h.PassphraseFile, AgentSocket: h.AgentSocket,
 			KnownHostsFile: h.KnownHostsFile, InsecureIgnoreHostKey: h.InsecureIgnoreHostKey,
 		},
 		Socket: h.Socket,
@@ -26,7 +26,8 @@ func connectorOf(h config.Host) (libvirtx.Connector, error) {
 	if j := h.Jump; j != nil {
 		end := j.Endpoint()
 		o.Jump = &libvirtx.SSHEndpoint{
-			Addr: end.Address(), User: end.User, KeyFile: j.SSHKeyFile, PassphraseFile: j.PassphraseFile, KnownHostsFile: j.KnownHostsFile,
+			Addr: end.Address(), User: end.User, KeyFile: j.SSHKeyFile, PassphraseFile: j.PassphraseFile,
+			AgentSocket: j.AgentSocket, KnownHostsFile: j.KnownHostsFile,
 		}
 	}
 	return libvirtx.NewSSHConnector(o)

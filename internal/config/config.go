@@ -176,6 +176,8 @@ type Host struct {
 	SSHKeyFile string `yaml:"sshKeyFile"`
 	// PassphraseFile holds the passphrase of the key, if it has one.
 	PassphraseFile string `yaml:"passphraseFile"`
+	// AgentSocket is the socket of an ssh-agent whose keys are offered after sshKeyFile, or instead of it.
+	AgentSocket string `yaml:"agentSocket" form:"absolute"`
 	// KnownHostsFile has the host's key, as OpenSSH keeps it.
 	KnownHostsFile string `yaml:"knownHostsFile"`
 	// InsecureIgnoreHostKey accepts any host key: for experiments only.
@@ -210,9 +212,11 @@ type Jump struct {
 	// URI is ssh://user@host[:port].
 	URI string `yaml:"uri" required:"true" form:"jumpURI"`
 	// SSHKeyFile is the private key of the login; it is read at every dial.
-	SSHKeyFile string `yaml:"sshKeyFile" required:"true"`
+	SSHKeyFile string `yaml:"sshKeyFile"`
 	// PassphraseFile holds the passphrase of the key, if it has one.
 	PassphraseFile string `yaml:"passphraseFile"`
+	// AgentSocket is the socket of an ssh-agent whose keys are offered after sshKeyFile, or instead of it.
+	AgentSocket string `yaml:"agentSocket" form:"absolute"`
 	// KnownHostsFile has the server's key, as OpenSSH keeps it.
 	KnownHostsFile string `yaml:"knownHostsFile" required:"true"`
 }

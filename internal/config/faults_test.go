@@ -149,6 +149,9 @@ func TestParse_faults(t *testing.T) {
 			"kvm2.hosts[0].knownHostsFile: line 3: missing: the host's key must be known",
 			"kvm2.hosts[0].sshKeyFile: line 3: missing",
 		}},
+		{"an agent nowhere", sshHost + "      agentSocket: agent\n", []string{
+			"kvm2.hosts[0].agentSocket: line 8: want an absolute path without . or ..",
+		}},
 		{"both ways about the host key", sshHost + "      insecureIgnoreHostKey: true\n", []string{
 			"kvm2.hosts[0].insecureIgnoreHostKey: line 8: knownHostsFile is given too: choose one",
 		}},

@@ -71,7 +71,7 @@ func (r *report) guests(at string, h *Host) {
 }
 
 func (r *report) ssh(at string, h *Host) {
-	r.required(at+".sshKeyFile", h.SSHKeyFile)
+	r.sshKey(at, h.SSHKeyFile, h.AgentSocket)
 	switch {
 	case h.InsecureIgnoreHostKey && h.KnownHostsFile != "":
 		r.fault(at+".insecureIgnoreHostKey", "knownHostsFile is given too: choose one")
@@ -87,14 +87,22 @@ func (r *report) ssh(at string, h *Host) {
 	case err != nil:
 		r.fault(at+".jump.uri", "%v", err)
 	}
-	r.required(at+".jump.sshKeyFile", h.Jump.SSHKeyFile)
+	r.sshKey(at+".jump", h.Jump.SSHKeyFile, h.Jump.AgentSocket)
 	r.required(at+".jump.knownHostsFile", h.Jump.KnownHostsFile)
+}
+
+// sshKey wants a key to log in with: a file, or an agent that holds some.
+func (r *report) sshKey(at, file, agentSocket string) {
+	if agentSocket == "" {
+		r.required(at+".sshKeyFile", file)
+	}
+	r.absolute(at+".agentSocket", agentSocket)
 }
 
 // noSSH refuses the keys of SSH on a host that is reached without.
 func (r *report) noSSH(at string, h *Host) {
 	for key, given := range map[string]bool{
-		"sshKeyFile": h.SSHKeyFile != "", "passphraseFile": h.PassphraseFile != "",
+		"sshKeyFile": h.SSHKeyFile != "", "passphraseFile": h.PassphraseFile != "", "agentSocket": h.AgentSocket != "",
 		"knownHostsFile": h.KnownHostsFile != "", "jump": h.Jump != nil,
 		"insecureIgnoreHostKey": h.InsecureIgnoreHostKey,
 	} {

@@ -44,6 +44,7 @@ func TestLoad_full(t *testing.T) {
 				{
 					Name: "beelink", URI: "qemu+ssh://kvm2d@beelink.example.net:2222/system",
 					SSHKeyFile: "/etc/kvm2d/ssh/id_ed25519", PassphraseFile: "/etc/kvm2d/ssh/passphrase",
+					AgentSocket:    "/run/kvm2d/agent.sock",
 					KnownHostsFile: "/etc/kvm2d/ssh/known_hosts",
 					Jump: &Jump{
 						URI: "ssh://jump@gate.example.net", SSHKeyFile: "/etc/kvm2d/ssh/jump",
@@ -160,5 +161,18 @@ func TestLoopback(t *testing.T) {
 		if got := Loopback(addr); got != want {
 			t.Errorf("Loopback(%q) = %v, want %v", addr, got, want)
 		}
+	}
+}
+
+func TestParse_agentInsteadOfAKey(t *testing.T) {
+	text := strings.Replace(sshHost, "sshKeyFile: /k", "agentSocket: /run/agent", 1) +
+		"      jump: {uri: ssh://a@b, agentSocket: /run/agent, knownHostsFile: /h}\n"
+	got, _, err := Parse("kvm2d.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := got.KVM2.Hosts[0]
+	if h.AgentSocket != "/run/agent" || h.Jump.AgentSocket != "/run/agent" {
+		t.Errorf("got agents %q and %q, want both", h.AgentSocket, h.Jump.AgentSocket)
 	}
 }
