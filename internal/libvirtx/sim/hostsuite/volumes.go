@@ -2,10 +2,12 @@ package hostsuite
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"testing/iotest"
+	"time"
 
 	libvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -21,11 +23,34 @@ func (s *suite) describe(v libvirt.StorageVol) libvirtxml.StorageVolume {
 	return x
 }
 
-// wantVolume checks format, capacity and length in bytes.
+// noticeWait is how long a host may take to notice what was uploaded: it looks
+// at the pool on its own, after the upload was answered.
+const noticeWait = 20 * time.Second
+
+// eventually polls for what follows from an upload.
+func (s *suite) eventually(holds func() bool) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, noticeWait)
+	defer cancel()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// wantVolume waits for format, capacity and length in bytes.
 func (s *suite) wantVolume(what string, v libvirt.StorageVol, format string, capacity, physical uint64) {
 	s.Helper()
-	x := s.describe(v)
-	if x.Target.Format.Type != format || x.Capacity.Value != capacity || x.Physical.Value != physical {
+	var x libvirtxml.StorageVolume
+	if !s.eventually(func() bool {
+		x = s.describe(v)
+		return x.Target.Format.Type == format && x.Capacity.Value == capacity && x.Physical.Value == physical
+	}) {
 		s.Errorf("%s: got %s of %d bytes in %d, want %s of %d in %d", what,
 			x.Target.Format.Type, x.Capacity.Value, x.Physical.Value, format, capacity, physical)
 	}
@@ -85,7 +110,7 @@ func testVolumeCreate(s *suite) {
 	s.want("delete in an absent pool", s.conn.StorageVolDelete(s.ctx, gone), libvirt.ErrNoStoragePool)
 }
 
-// testVolumeContent: what a volume is follows from what is in it, at once.
+// testVolumeContent: what a volume is follows from what is in it.
 func testVolumeContent(s *suite) {
 	const emptyQCOW2 = 196616
 	iso := make([]byte, 64<<10)
@@ -254,8 +279,10 @@ func testPoolFigures(s *suite) {
 		s.Errorf("taken by 1 MiB allocated and 30 MiB sparse: got %d, want %d", got, want)
 	}
 	s.must("upload", s.conn.StorageVolUpload(s.ctx, b, io.LimitReader(zeros{}, 20<<20), 0, 20<<20))
-	if got, want := before-room(), uint64(21<<20); got != want {
-		s.Errorf("taken after 20 MiB were uploaded: got %d, want %d", got, want)
+	var taken uint64
+	const want = 21 << 20
+	if !s.eventually(func() bool { taken = before - room(); return taken == want }) {
+		s.Errorf("taken after 20 MiB were uploaded: got %d, want %d", taken, want)
 	}
 	s.must("delete", s.conn.StorageVolDelete(s.ctx, a))
 	s.must("delete", s.conn.StorageVolDelete(s.ctx, b))
