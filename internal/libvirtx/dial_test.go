@@ -243,8 +243,12 @@ func TestDial_handshakeTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := newTestLink(t, LinkOptions{Connector: c, Limits: Limits{Dial: 200 * time.Millisecond}})
+			began := time.Now()
 			_, err = l.Backend().ConnectGetHostname(t.Context())
 			wantTimeout(t, err)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %s, want the limit and little more", took)
+			}
 			if got := Classify(err); got != instance.ReasonTimeout {
 				t.Errorf("got %s, want Timeout", got)
 			}
