@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance test-alerts diagnose build demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose build demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ image-faults: ## Break image downloads in every way on two real hosts; N=200 SEE
 conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; without URL a simulated one
 	@KVM2D_URL='$(or $(URL),$(KVM2D_URL))' KVM2D_TOKEN_FILE='$(or $(TOKEN_FILE),$(KVM2D_TOKEN_FILE))' \
 	  KVM2D_PLACEMENT='$(or $(PLACEMENT),$(KVM2D_PLACEMENT))' test/conformance/run
+
+docs-test: ## Follow the links of all pages and run their commands, also on two real libvirt hosts; PAGES="README.md"
+	@test/docs/run $(PAGES)
 
 test-alerts: ## Check and test alert rules and dashboard; its first run builds promtool for minutes
 	@scripts/test-alerts

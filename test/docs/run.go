@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// blockLimit is how long one block may take, with what it compiles.
+	blockLimit = 10 * time.Minute
+	// readLimit is how long a command that only reads is given again.
+	readLimit = 30 * time.Second
+)
+
+// errNoPlace says that a block's place is not there in this run.
+var errNoPlace = errors.New("no such place")
+
+// runner runs the blocks of pages.
+type runner struct {
+	root  string   // of the project
+	work  string   // a folder of its own
+	env   []string // of all shells
+	lab   bool     // the two hosts are there
+	hosts map[string]string
+}
+
+// newRunner builds kvm2d and returns a runner that works in the folder work.
+func newRunner(ctx context.Context, root, work string, lab bool) (*runner, error) {
+	bin, home := filepath.Join(work, "bin"), filepath.Join(work, "home")
+	for _, dir := range []string{bin, home, filepath.Join(work, "tmp")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/kvm2d")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build kvm2d: %w\n%s", err, out)
+	}
+	caches, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	dirs := strings.Fields(string(caches))
+	if len(dirs) != 3 {
+		return nil, fmt.Errorf("go env: %q", dirs)
+	}
+	env := []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + home, "TMPDIR=" + filepath.Join(work, "tmp"),
+		"LC_ALL=C.UTF-8", "TZ=UTC", "GOCACHE=" + dirs[0], "GOMODCACHE=" + dirs[1], "GOPROXY=off",
+		// The project's own address leads to this tree, as it was last committed.
+		"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=url.file://" + root + ".insteadOf",
+		"GIT_CONFIG_VALUE_0=https://gitea.home.hrajfrisbee.cz/kacerr/kvm2d", "GIT_CONFIG_KEY_1=safe.directory", "GIT_CONFIG_VALUE_1=*",
+	}
+	for _, kept := range []string{"KVM2D_LAB", "KVM2D_LAB_ID", "KVM2D_LAB_IMAGES"} {
+		if v, ok := os.LookupEnv(kept); ok {
+			env = append(env, kept+"="+v)
+		}
+	}
+	return &runner{root: root, work: work, env: env, lab: lab, hosts: map[string]string{"beelink": "h1", "rack-2": "h2"}}, nil
+}
+
+// openMirror serves the images of the pages, as the script world asks; all shells trust it.
+func (r *runner) openMirror(ctx context.Context) (stop func(), err error) {
+	ca := filepath.Join(r.work, "mirror.crt")
+	r.env = append(r.env, "SSL_CERT_FILE="+ca)
+	return serveMirror(ctx, os.Getenv("KVM2D_DOCS_MIRROR"), os.Getenv("KVM2D_DOCS_IMAGE"), ca)
+}
+
+// tally is what became of blocks.
+type tally struct {
+	run   map[string]int // by place
+	unrun map[string]int // by reason
+}
+
+func newTally() tally { return tally{run: map[string]int{}, unrun: map[string]int{}} }
+
+// page runs the blocks of p, in order; after one that fails the rest of the
+// page is not tried.
+func (r *runner) page(ctx context.Context, p *page, t tally) []finding {
+	folder := filepath.Join(r.work, strings.NewReplacer("/", "-", ".", "-").Replace(p.path), "folder")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return []finding{{p.path, 0, err.Error()}}
+	}
+	shells := map[place]*shell{}
+	defer func() {
+		for s := range maps.Values(shells) {
+			s.close()
+		}
+	}()
+	for _, b := range p.blocks {
+		if b.mark.file != "" {
+			if err := os.WriteFile(filepath.Join(folder, b.mark.file), []byte(b.text), 0o600); err != nil {
+				return []finding{{p.path, b.number, err.Error()}}
+			}
+		}
+		if !b.shell() || b.mark.file != "" || b.mark.sameAs != "" {
+			continue
+		}
+		where, why := r.placeOf(b)
+		if why != "" {
+			t.unrun[why]++
+			continue
+		}
+		if err := r.block(ctx, p, b, where, folder, shells); err != nil {
+			return []finding{{p.path, b.number, err.Error()}}
+		}
+		t.run[string(where)]++
+	}
+	return nil
+}
+
+// placeOf returns where b runs, or why it does not.
+func (r *runner) placeOf(b block) (where place, why string) {
+	switch where = b.mark.place; {
+	case b.mark.why != "":
+		return "", b.mark.why
+	case where == placeK8s:
+		return "", inCluster
+	case where == "":
+		return placeSim, ""
+	case where != placeSim && !r.lab:
+		return "", noLab
+	default:
+		return where, ""
+	}
+}
+
+// Reasons that are not a page's own.
+const (
+	inCluster = "make test-k8s runs it"
+	noLab     = "no lab in this run; make docs-test has one"
+)
+
+func (r *runner) block(ctx context.Context, p *page, b block, where place, folder string, shells map[place]*shell) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, blockLimit, errors.New("it takes too long"))
+	defer cancel()
+	s, ok := shells[where]
+	if !ok {
+		var err error
+		if s, err = r.open(ctx, p, where, folder); err != nil {
+			return fmt.Errorf("a shell in %s: %w", where, err)
+		}
+		shells[where] = s
+	}
+	if b.lang == "console" {
+		return runConsole(ctx, s, b.text)
+	}
+	verb := "run"
+	if b.mark.serves {
+		verb = "serve"
+	}
+	out, err := s.run(ctx, verb, b.text)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, indented(out))
+	}
+	return nil
+}
+
+// open starts a shell. One with simulated hosts is alone on its network; it has
+// a daemon at the usual address unless the page itself starts one.
+func (r *runner) open(ctx context.Context, p *page, where place, folder string) (*shell, error) {
+	env := slices.Clone(r.env)
+	var prefix []string
+	switch {
+	case where == placeSim:
+		prefix = ownNetwork()
+		env = append(env, "DOCS_OWN_NETWORK=1")
+	case where.hostOf() != "":
+		host, ok := r.hosts[where.hostOf()]
+		if !ok {
+			return nil, errNoPlace
+		}
+		prefix = []string{filepath.Join(r.root, "test/lab/lab"), "exec", host}
+	}
+	s, err := startShell(prefix, env, folder)
+	if err != nil {
+		return nil, err
+	}
+	startsOne := slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.serves && b.mark.place != placeLab })
+	if where == placeSim && !startsOne {
+		if out, err := s.run(ctx, "serve", "kvm2d serve --simulate\n"); err != nil {
+			s.close()
+			return nil, fmt.Errorf("%w\n%s", err, indented(out))
+		}
+	}
+	return s, nil
+}
+
+// ownNetwork is the start of a command that sees loopback only, and whose
+// processes end with it.
+func ownNetwork() []string {
+	argv := []string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"}
+	if os.Getuid() != 0 {
+		argv = append(argv, "--map-root-user")
+	}
+	return argv
+}
+
+func runConsole(ctx context.Context, s *shell, text string) error {
+	steps, err := parseConsole(text)
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		end := time.Now().Add(readLimit)
+		for {
+			out, err := s.run(ctx, "run", step.command+"\n")
+			if err != nil {
+				return fmt.Errorf("%w: %s\n%s", err, step.command, indented(out))
+			}
+			if agrees(step.output, out) {
+				break
+			}
+			if !step.onlyReads() || time.Now().After(end) {
+				return fmt.Errorf("%s prints\n%s\nand the page says\n%s", step.command, indented(out), indented(step.output))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func indented(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
