@@ -33,6 +33,9 @@ func (p place) hostOf() string {
 	return name
 }
 
+// real reports whether p needs real hosts.
+func (p place) real() bool { return p == placeLab || p.hostOf() != "" }
+
 // markRE tells a mark from any other comment.
 var markRE = regexp.MustCompile(`^(run|not run|file|same as|serves)\b`)
 

@@ -90,6 +90,11 @@ func (r *runner) page(ctx context.Context, p *page, t tally) []finding {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return []finding{{p.path, 0, err.Error()}}
 	}
+	if r.lab && slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.place.real() }) {
+		if out, err := exec.CommandContext(ctx, filepath.Join(r.root, "test/docs/reset")).CombinedOutput(); err != nil {
+			return []finding{{p.path, 0, fmt.Sprintf("reset of the hosts: %v\n%s", err, indented(string(out)))}}
+		}
+	}
 	shells := map[place]*shell{}
 	defer func() {
 		for s := range maps.Values(shells) {
@@ -168,7 +173,7 @@ func (r *runner) block(ctx context.Context, p *page, b block, where place, folde
 // open starts a shell. One with simulated hosts is alone on its network; it has
 // a daemon at the usual address unless the page itself starts one.
 func (r *runner) open(ctx context.Context, p *page, where place, folder string) (*shell, error) {
-	env := slices.Clone(r.env)
+	env := append(slices.Clone(r.env), "DOCS_FOLDER="+folder)
 	var prefix []string
 	switch {
 	case where == placeSim:

@@ -1,6 +1,7 @@
 # The loop of a shell in which a page's blocks run: an order a line, "run FILE" or "serve FILE". After each that
 # succeeds it says so on descriptor 3. A command that fails ends the shell, and with it the page.
 set -euo pipefail
+cd "$DOCS_FOLDER" # a host's shell starts elsewhere
 [[ -z ${DOCS_OWN_NETWORK:-} ]] || ip link set lo up
 
 daemon=
