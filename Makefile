@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose build demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose build image release release-check demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -63,6 +63,15 @@ diagnose: ## Break a lab host in five ways, and check that all that operators lo
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
+
+image: ## Make the images kvm2d:VERSION and kvm2d-conformance:VERSION as OCI archives in bin/, and by docker, podman or buildah
+	@scripts/image
+
+release: ## Make all files of the tagged commit's release in dist/; VERSION=snapshot for one without a tag
+	@VERSION='$(VERSION)' scripts/release
+
+release-check: ## Make a release twice, apart from each other, and compare: bytes, and what each part says of its version
+	@scripts/release-check
 
 demo: ## Boot a VM through the API on this machine; KEEP=1 leaves it all up
 	@test/demo/demo

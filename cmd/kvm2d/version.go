@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -21,14 +22,19 @@ type build struct {
 	Go   string
 }
 
-// readBuild asks the build information that the Go toolchain puts into every binary.
+// version and revision are set by the linker (-X main.version=…) in images, which
+// are built without the history that the toolchain would ask.
+var version, revision string
+
+// readBuild asks the linker, and else the build information that the Go toolchain
+// puts into every binary.
 func readBuild() build {
-	b := build{Version: "devel", Go: runtime.Version()}
+	b := build{Version: cmp.Or(version, "devel"), Revision: revision, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
+	if v := info.Main.Version; version == "" && v != "" && v != "(devel)" {
 		b.Version = v
 	}
 	for _, s := range info.Settings {
@@ -54,7 +60,8 @@ func newVersion() *cobra.Command {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "kvm2d %s %s %s/%s\n", b.Version, b.Go, runtime.GOOS, runtime.GOARCH)
 			if b.Revision != "" {
-				fmt.Fprintf(out, "revision %s of %s%s\n", b.Revision, b.Time, map[bool]string{true: ", modified"}[b.Modified])
+				of := map[bool]string{true: " of " + b.Time}[b.Time != ""]
+				fmt.Fprintf(out, "revision %s%s%s\n", b.Revision, of, map[bool]string{true: ", modified"}[b.Modified])
 			}
 			return nil
 		}),
