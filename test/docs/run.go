@@ -146,8 +146,6 @@ const (
 )
 
 func (r *runner) block(ctx context.Context, p *page, b block, where place, folder string, shells map[place]*shell) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, blockLimit, errors.New("it takes too long"))
-	defer cancel()
 	s, ok := shells[where]
 	if !ok {
 		var err error
@@ -156,6 +154,8 @@ func (r *runner) block(ctx context.Context, p *page, b block, where place, folde
 		}
 		shells[where] = s
 	}
+	ctx, cancel := limited(ctx)
+	defer cancel()
 	if b.lang == "console" {
 		return runConsole(ctx, s, b.text)
 	}
@@ -168,6 +168,10 @@ func (r *runner) block(ctx context.Context, p *page, b block, where place, folde
 		return fmt.Errorf("%w\n%s", err, indented(out))
 	}
 	return nil
+}
+
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, blockLimit, errors.New("it takes too long"))
 }
 
 // open starts a shell. One with simulated hosts is alone on its network; it has
@@ -186,12 +190,14 @@ func (r *runner) open(ctx context.Context, p *page, where place, folder string) 
 		}
 		prefix = []string{filepath.Join(r.root, "test/lab/lab"), "exec", host}
 	}
-	s, err := startShell(prefix, env, folder)
+	s, err := startShell(ctx, prefix, env, folder)
 	if err != nil {
 		return nil, err
 	}
 	startsOne := slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.serves && b.mark.place != placeLab })
 	if where == placeSim && !startsOne {
+		ctx, cancel := limited(ctx)
+		defer cancel()
 		if out, err := s.run(ctx, "serve", "kvm2d serve --simulate\n"); err != nil {
 			s.close()
 			return nil, fmt.Errorf("%w\n%s", err, indented(out))

@@ -28,8 +28,8 @@ type shell struct {
 }
 
 // startShell starts prefix followed by bash with arguments. env is all that the
-// shell finds; folder is where it starts.
-func startShell(prefix []string, env []string, folder string) (*shell, error) {
+// shell finds; folder is where it starts. The end of ctx kills it.
+func startShell(ctx context.Context, prefix []string, env []string, folder string) (*shell, error) {
 	files, err := os.MkdirTemp(filepath.Dir(folder), "shell-")
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func startShell(prefix []string, env []string, folder string) (*shell, error) {
 	}
 	argv := append(prefix, "bash", "--norc", "--noprofile", "-c", shellScript, "docs")
 	s := &shell{folder: files, done: make(chan string)}
-	s.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // close ends it, with all its children
+	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = folder, env, []*os.File{answer}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log *os.File
@@ -105,6 +105,6 @@ func (s *shell) close() {
 	_ = s.orders.Close()
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	_ = s.cmd.Wait()
-	for range s.done { //nolint:revive // until it is closed
+	for range s.done {
 	}
 }

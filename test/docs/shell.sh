@@ -32,5 +32,5 @@ while read -r verb file; do
       done
       ;;
   esac
-  echo done >&3
+  echo "done" >&3
 done
