@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose build image release release-check demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ test-alerts: ## Check and test alert rules and dashboard; its first run builds p
 
 diagnose: ## Break a lab host in five ways, and check that all that operators look at names the cause
 	@test/diagnose/run
+
+vulncheck: ## Look for known vulnerabilities that the code can reach; needs the internet
+	@scripts/vulncheck
 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
