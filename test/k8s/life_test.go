@@ -1,0 +1,145 @@
+//go:build k8s
+
+package k8s_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rotate changes the key that the hosts let in, and then the Secret.
+func (i *installation) rotate(t *testing.T) {
+	before := daemons(t)
+	p := provider(t)
+	key := filepath.Join(t.TempDir(), "id_ed25519")
+	command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rotated", "-f", key)
+	authorize(t, command(t, "cat", key+".pub"))
+	// Each check dials anew.
+	eventually(t, 30*time.Second, "a refusal of the old key", func() error { return healthReasons(t, p, "AuthenticationFailed") })
+	applySSHSecret(t, command(t, "cat", key))
+	began := time.Now()
+	eventually(t, 2*time.Minute, "a login with the new key", func() error { return healthReasons(t, p, "Ready") })
+	t.Logf("the new key was in use %v after the Secret changed", time.Since(began).Round(time.Second))
+	if after := daemons(t); !slices.Equal(before, after) {
+		t.Errorf("Pods before: %v, after: %v; want the same", before, after)
+	}
+	if got := i.holder.must(t, "get", i.id, "--output", "json"); !strings.Contains(got, `"state": "Running"`) {
+		t.Errorf("got %s, want it Running", got)
+	}
+}
+
+// twoReplicas has two daemons share the hosts: each sees the instance, and of two creates of one name one is made.
+func (i *installation) twoReplicas(t *testing.T) {
+	i.upgrade(t, func(v object) { v["replicaCount"] = 2 })
+	pods := daemons(t)
+	if len(pods) != 2 {
+		t.Fatalf("got %d Pods, want 2", len(pods))
+	}
+	const name, id = "shared", "hosts/h2/domains/shared"
+	var names []string
+	for n, pod := range pods {
+		each := i.holder
+		each.server = "http://" + pod.ip + ":8080"
+		if got := each.must(t, "list", "--output", "name"); !strings.Contains(got, i.id) {
+			t.Errorf("%s lists %q, want %s in it", pod.name, got, i.id)
+		}
+		names = append(names, fmt.Sprintf("shared-%d", n))
+		each.start(t, names[n], "create", name, "--placement", "h2", "--uid", "u2", "--output", "name")
+	}
+	for n, pod := range names {
+		if a := i.holder.wait(t, pod); a.exit != exitOK || !strings.Contains(a.output, id) {
+			t.Errorf("create through %s: exit %d, %q, want %s", pods[n].name, a.exit, a.output, id)
+		}
+	}
+	i.holder.waitForAddress(t, id)
+	if got := domains(t, "h2"); !slices.Equal(got, []string{name}) {
+		t.Errorf("domains on h2: %v, want %s", got, name)
+	}
+	i.holder.must(t, "delete", id)
+	if got := volumes(t, "h2", name); len(got) > 0 {
+		t.Errorf("volumes on h2 after the delete: %v", got)
+	}
+}
+
+// killed kills all Pods while a create waits for its image, and repeats the create.
+func (i *installation) killed(t *testing.T) {
+	const name, id = "killed", "hosts/h2/domains/killed"
+	create := []string{"create", name, "--placement", "h2-gated", "--uid", "u3", "--output", "name"}
+	i.holder.start(t, "impatient", create...)
+	await(t, i.gate.waiting, "the create's download")
+	for _, pod := range daemons(t) {
+		kubectl(t, "--namespace", namespace, "delete", "pod", pod.name, "--grace-period=0", "--force")
+	}
+	await(t, i.gate.gone, "the end of the download")
+	if got := domains(t, "h2"); len(got) > 0 {
+		t.Fatalf("domains on h2 in the middle of the create: %v", got)
+	}
+	i.gate.open()
+	kubectl(t, "--namespace", namespace, "rollout", "status", "deployment", release, "--timeout=90s")
+	// The caller's own repeat may have met the new Pod, or not.
+	a := i.holder.wait(t, "impatient")
+	t.Logf("the create whose Pod was killed: exit %d\n%s", a.exit, a.output)
+	if got := i.holder.must(t, create...); !strings.Contains(got, id) {
+		t.Errorf("got %q, want %s", got, id)
+	}
+	i.holder.waitForAddress(t, id)
+	if got := domains(t, "h2"); !slices.Equal(got, []string{name}) {
+		t.Errorf("domains on h2: %v, want %s", got, name)
+	}
+	if got := volumes(t, "h2", name); len(got) != 3 {
+		t.Errorf("volumes: %v, want disk, seed and console of one attempt", got)
+	}
+	i.holder.must(t, "delete", id)
+}
+
+// await waits for something from a channel.
+func await(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: not within a minute", what)
+	}
+}
+
+// conformance runs the black-box suite where an operator's author would: in the cluster, as a Job.
+func (i *installation) conformance(t *testing.T) {
+	image := strings.Replace(daemonImage(t), "kvm2d:", "kvm2d-conformance:", 1)
+	apply(t, object{
+		"apiVersion": "batch/v1", "kind": "Job",
+		"metadata": object{"name": "conformance", "namespace": namespace},
+		"spec": object{"backoffLimit": 0, "template": object{"spec": object{
+			"restartPolicy": "Never", "automountServiceAccountToken": false,
+			"containers": []object{{
+				"name": "conformance", "image": image, "securityContext": restricted,
+				"env": []object{
+					{"name": "KVM2D_URL", "value": serviceURL(t)},
+					{"name": "KVM2D_TOKEN_FILE", "value": "/token/token"},
+					{"name": "KVM2D_PLACEMENT", "value": "h2"},
+				},
+				"volumeMounts": []object{{"name": "token", "mountPath": "/token", "readOnly": true}},
+			}},
+			"volumes": []object{merged(object{"name": "token"}, i.holder.token)},
+		}}},
+	})
+	var job struct {
+		Status struct{ Succeeded, Failed int }
+	}
+	eventually(t, 8*time.Minute, "the end of the Job", func() error {
+		get(t, &job, "--namespace", namespace, "job", "conformance")
+		if job.Status.Succeeded+job.Status.Failed == 0 {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	t.Log(kubectl(t, "--namespace", namespace, "logs", "job/conformance"))
+	if job.Status.Failed > 0 {
+		t.Error("it does not conform")
+	}
+	kubectl(t, "--namespace", namespace, "delete", "job", "conformance")
+}
