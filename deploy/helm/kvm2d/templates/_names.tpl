@@ -77,3 +77,8 @@ annotations:
 {{- define "kvm2d.url" -}}
 {{- printf "%s://%s.%s.svc:%d" (ternary "https" "http" .Values.tls.enabled) (include "kvm2d.fullname" .) .Release.Namespace (int .Values.service.port) -}}
 {{- end -}}
+
+{{/* Not empty when helm test is to know the API by the authority in its Secret. */}}
+{{- define "kvm2d.testCA" -}}
+{{- if and .Values.tls.enabled .Values.tls.hasCA }}yes{{ end -}}
+{{- end -}}
