@@ -3,15 +3,16 @@ package example
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/client"
 )
 
 // miniature is a kvm2d with one host that gives addresses at the second look.
@@ -71,13 +72,12 @@ func TestProxies_lifeOfOne(t *testing.T) {
 	kvm2d := &miniature{vms: map[string]map[string]any{}}
 	server := httptest.NewServer(kvm2d)
 	defer server.Close()
-	provider, err := client.NewProvider(client.Options{Name: "edge", Server: server.URL})
+	o, err := Entry{Name: "edge", Server: server.URL, Placement: "p"}.Connect("c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer provider.Close()
+	defer o.Provider.Close()
 	ctx := t.Context()
-	o := &Proxies{Provider: provider, Placement: "p", Cluster: "c1"}
 	p := Proxy{Name: "proxy-1", UID: "u1", CloudInit: []byte("#cloud-config\n")}
 	const id = "hosts/h1/domains/proxy-1"
 
@@ -119,5 +119,31 @@ func TestProxies_lifeOfOne(t *testing.T) {
 	}
 	if _, err := o.Orphans(deadline, func(string) bool { return false }); err == nil {
 		t.Error("orphans of a list that was not whole")
+	}
+}
+
+func TestEntry_connect(t *testing.T) {
+	server := httptest.NewTLSServer(&miniature{vms: map[string]map[string]any{}})
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := Entry{Name: "edge", Server: server.URL, CAFile: ca}.Connect("c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Provider.Close()
+	if _, err := o.Orphans(t.Context(), nil); err != nil {
+		t.Errorf("over https: %v", err)
+	}
+	for name, e := range map[string]Entry{
+		"no authority": {Name: "edge", Server: server.URL, CAFile: ca + ".none"},
+		"no server":    {Name: "edge"},
+	} {
+		if _, err := e.Connect("c1"); err == nil || !strings.Contains(err.Error(), "edge") {
+			t.Errorf("%s: got error %v, want one that names the entry", name, err)
+		}
 	}
 }
