@@ -19,3 +19,5 @@
 // that fails. In a console block lines with "$ " are commands and the rest is
 // what they print; times, UUIDs, hex numbers and durations may differ.
 package main
+
+//go:generate go run . -root ../.. -write

@@ -41,6 +41,7 @@ func start(ctx context.Context, args []string) error {
 	flags.StringVar(&o.root, "root", ".", "the project's `folder`")
 	flags.BoolVar(&o.run, "run", true, "run the blocks, beside reading the pages")
 	flags.BoolVar(&o.lab, "lab", false, "this is the world that test/docs/run makes: run the blocks of lab and hosts, too")
+	write := flags.Bool("write", false, "only write anew what pages have from other files")
 	extract := flags.String("extract", "", "only print the blocks of a `place` from the pages given")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -52,6 +53,9 @@ func start(ctx context.Context, args []string) error {
 	o.root, o.pages = root, flags.Args()
 	if *extract != "" {
 		return extractBlocks(ctx, os.Stdout, o, place(*extract))
+	}
+	if *write {
+		return writePages(ctx, o)
 	}
 	r, err := examine(ctx, o)
 	if err != nil {
@@ -127,6 +131,27 @@ func examine(ctx context.Context, o options) (*report, error) {
 	return r, ctx.Err()
 }
 
+// writePages makes anew what pages have from other files.
+func writePages(ctx context.Context, o options) error {
+	pages, err := readPages(ctx, o.root, &report{})
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		text, err := rewrite(o.root, p, p.text)
+		if err != nil {
+			return err
+		}
+		if text == p.text {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(o.root, p.path), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read does what needs no shell.
 func (r *report) read(root string, p *page, pages map[string]*page) {
 	r.pages++
@@ -136,7 +161,13 @@ func (r *report) read(root string, p *page, pages map[string]*page) {
 	r.links.outside += count.outside
 	r.found = append(append(r.found, found...), p.checkProse()...)
 	for _, b := range p.blocks {
-		r.found = append(r.found, checkSnippet(root, b)...)
+		r.found = append(r.found, checkSnippet(b)...)
+	}
+	switch text, err := rewrite(root, p, p.text); {
+	case err != nil:
+		r.found = append(r.found, finding{p.path, 0, err.Error()})
+	case text != p.text:
+		r.found = append(r.found, finding{p.path, 0, "what it has from other files is out of date: make generate"})
 	}
 }
 

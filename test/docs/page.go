@@ -9,6 +9,7 @@ import (
 // page is one Markdown file, taken apart.
 type page struct {
 	path    string // from the root of the project
+	text    string
 	prose   []line // what is not in a fence and not in a comment
 	blocks  []block
 	anchors map[string]bool
@@ -64,7 +65,7 @@ var (
 // parsePage takes text apart. A fence that does not end and a mark that nobody
 // knows are findings.
 func parsePage(path, text string) (*page, []finding) {
-	p := &page{path: path, anchors: map[string]bool{}}
+	p := &page{path: path, text: text, anchors: map[string]bool{}}
 	var found []finding
 	lines := strings.Split(text, "\n")
 	comment := line{} // the last one, while nothing but empty lines follows it

@@ -6,36 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
 )
 
-// checkSnippet parses a block that is data, and compares one that shows a file.
+// checkSnippet parses a block that is data.
 // A YAML block with the key kvm2 at its top is a configuration of kvm2d.
-func checkSnippet(root string, b block) []finding {
-	var errs []error
+func checkSnippet(b block) []finding {
+	var err error
 	switch b.lang {
 	case "yaml", "yml":
-		errs = append(errs, checkYAML([]byte(b.text)))
+		err = checkYAML([]byte(b.text))
 	case "json":
 		if !json.Valid([]byte(b.text)) {
-			errs = append(errs, errors.New("not JSON"))
+			err = errors.New("not JSON")
 		}
 	}
-	if b.mark.sameAs != "" {
-		errs = append(errs, sameAs(filepath.Join(root, filepath.FromSlash(b.mark.sameAs)), b))
+	if err != nil {
+		return []finding{{b.page, b.number, err.Error()}}
 	}
-	var found []finding
-	for _, err := range errs {
-		if err != nil {
-			found = append(found, finding{b.page, b.number, err.Error()})
-		}
-	}
-	return found
+	return nil
 }
 
 func checkYAML(text []byte) error {
@@ -58,15 +50,4 @@ func checkYAML(text []byte) error {
 			return err
 		}
 	}
-}
-
-func sameAs(path string, b block) error {
-	want, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if b.text != string(want) {
-		return fmt.Errorf("not the content of %s", b.mark.sameAs)
-	}
-	return nil
 }
