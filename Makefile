@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-chart test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -18,11 +18,14 @@ fmt: ## Format the code
 lint: ## Check formatting, code, generated code, the API document and scripts
 	@scripts/lint
 
-test: ## Unit tests, then the tests against two real libvirt hosts
-	@scripts/test unit lab
+test: ## Unit tests, those of chart and images, then those against two real libvirt hosts
+	@scripts/test unit chart lab
 
 test-unit: ## Unit tests only
 	@scripts/test unit
+
+test-chart: ## Tests of chart and images only; the first run builds helm for minutes
+	@scripts/test chart
 
 test-lab: ## Tests against two real libvirt hosts only
 	@scripts/test lab

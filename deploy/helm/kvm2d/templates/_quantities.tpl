@@ -7,7 +7,7 @@
 {{/* A quantity of memory in whole MiB. */}}
 {{- define "kvm2d.mebibytes" -}}
 {{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- $text := toString . -}}
+{{- $text := kindIs "float64" . | ternary (int64 . | toString) (toString .) -}}
 {{- $unit := regexReplaceAll "^[0-9]+" $text "" -}}
 {{- if or (not (hasKey $units $unit)) (not (regexMatch "^[0-9]+" $text)) -}}
 {{- fail (printf "memory of %s: want a whole number and k, M, G, T, Ki, Mi, Gi or Ti" $text) -}}

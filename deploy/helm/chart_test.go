@@ -1,0 +1,291 @@
+//go:build chart
+
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
+)
+
+// TestConfig_isOneThatTheDaemonTakes hands what the chart writes to the daemon's own reader.
+func TestConfig_isOneThatTheDaemonTakes(t *testing.T) {
+	for _, file := range valueSets(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, ok := find(t, render(t, read(t, file))[configMap], "/data/kvm2d.yaml").(string)
+			if !ok {
+				t.Fatal("no configuration")
+			}
+			cfg, _, err := config.Parse("kvm2d.yaml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Server.Listen != ":8080" || cfg.Server.AdminListen != ":9090" || !cfg.Server.Auth.Any() {
+				t.Errorf("got %+v, want the addresses of the Services and a way to prove who one is", cfg.Server)
+			}
+		})
+	}
+}
+
+// TestConfig_fillsInTheFilesOfHosts leaves alone what a host says of itself.
+func TestConfig_fillsInTheFilesOfHosts(t *testing.T) {
+	values := `
+ssh: {passphraseKey: phrase}
+config:
+  kvm2:
+    hosts:
+      - {name: plain, uri: "qemu+ssh://a@b/system"}
+      - {name: own, uri: "qemu+ssh://a@b/system", sshKeyFile: /k, knownHostsFile: /h}
+      - {name: agent, uri: "qemu+ssh://a@b/system", agentSocket: /s, insecureIgnoreHostKey: true}
+      - {name: far, uri: "qemu+ssh://a@b/system", sshKeyFile: /k, knownHostsFile: /h, jump: {uri: "ssh://a@b"}}
+      - {name: here, uri: "qemu:///system"}
+`
+	const key, known, phrase = "/etc/kvm2d/ssh/id_ed25519", "/etc/kvm2d/ssh/known_hosts", "/etc/kvm2d/ssh/phrase"
+	want := []any{
+		m{"name": "plain", "uri": "qemu+ssh://a@b/system", "sshKeyFile": key, "knownHostsFile": known, "passphraseFile": phrase},
+		m{"name": "own", "uri": "qemu+ssh://a@b/system", "sshKeyFile": "/k", "knownHostsFile": "/h"},
+		m{"name": "agent", "uri": "qemu+ssh://a@b/system", "agentSocket": "/s", "insecureIgnoreHostKey": true},
+		m{
+			"name": "far", "uri": "qemu+ssh://a@b/system", "sshKeyFile": "/k", "knownHostsFile": "/h",
+			"jump": m{"uri": "ssh://a@b", "sshKeyFile": key, "knownHostsFile": known, "passphraseFile": phrase},
+		},
+		m{"name": "here", "uri": "qemu:///system"},
+	}
+	got := find(t, render(t, values)[configMap], "/data/kvm2d.yaml/kvm2/hosts")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("hosts (-want +got):\n%s", diff)
+	}
+}
+
+// TestDeployment_rollsOnlyForWhatIsNotReloaded wants another digest on the Pods
+// for what a running daemon does not take over, and the same for what it does.
+func TestDeployment_rollsOnlyForWhatIsNotReloaded(t *testing.T) {
+	const digest = "/spec/template/metadata/annotations/checksum~1config"
+	before := find(t, render(t)[mainName], digest)
+	for values, rolls := range map[string]bool{
+		"config: {kvm2: {sizes: {big: {vcpus: 8, memoryMiB: 8192}}}}":                            false,
+		`config: {kvm2: {images: {other: {url: "https://a/b"}}}}`:                                false,
+		"config: {kvm2: {placements: {more: {host: beelink, image: debian-13, size: small}}}}":   false,
+		`config: {kvm2: {hosts: [{name: beelink, uri: "qemu+ssh://a@c/system", network: net}]}}`: false,
+		"config: {kvm2: {owner: other}}":                                                         true,
+		"config: {timeouts: {call: 10s}}":                                                        true,
+		"config: {limits: {createsPerHost: 4}}":                                                  true,
+		"config: {server: {pprof: true}}":                                                        true,
+		"config: {probeInterval: 10s}":                                                           true,
+		"tls: {enabled: true, existingSecret: tls}":                                              true,
+	} {
+		t.Run(values, func(t *testing.T) {
+			t.Parallel()
+			if got := find(t, render(t, values)[mainName], digest); (got != before) != rolls {
+				t.Errorf("got another digest: %v, want %v", got != before, rolls)
+			}
+		})
+	}
+}
+
+func TestDeployment_endsAfterTheDrain(t *testing.T) {
+	for values, want := range map[string]int{
+		"":                                                      5 + 60 + 30,
+		"preStopSleepSeconds: 0":                                60 + 30,
+		"config: {timeouts: {drain: 2m}}":                       5 + 120 + 30,
+		"config: {timeouts: {drain: 1h}}":                       5 + 3600 + 30,
+		"config: {timeouts: {drain: 1m30s}}":                    5 + 90 + 30,
+		"config: {timeouts: {drain: 0}}":                        5 + 30,
+		"config: {timeouts: {drain: 0s}}":                       5 + 30,
+		"terminationGracePeriodSeconds: 95":                     95,
+		"{terminationGracePeriodSeconds: 500, replicaCount: 2}": 500,
+	} {
+		if got := find(t, render(t, values)[mainName], pod+"/terminationGracePeriodSeconds"); got != want {
+			t.Errorf("%s: got %v s, want %d", values, got, want)
+		}
+	}
+	// Kubernetes 1.29 has no preStop.sleep.
+	out, err := template(t, "1.29.3", read(t, leastValues))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, out[mainName], daemon+"/lifecycle"); got != (absent{}) {
+		t.Errorf("got %v, want no preStop", got)
+	}
+	if got := find(t, out[mainName], pod+"/terminationGracePeriodSeconds"); got != 90 {
+		t.Errorf("got %v s, want 90", got)
+	}
+}
+
+func TestDeployment_tellsGoItsMemory(t *testing.T) {
+	for values, want := range map[string]any{
+		"":                                   "403MiB", // (512 - 64) * 0.9
+		"resources: {limits: {memory: 1Gi}}": "864MiB",
+		"resources: {limits: {memory: 2G}}":  "1658MiB",
+		"resources: {limits: {memory: 536870912}}":                        "403MiB",
+		"{resources: {limits: {memory: 512Mi}}, tmp: {sizeLimit: 128Mi}}": "345MiB",
+	} {
+		if got := find(t, render(t, values)[mainName], daemon+"/env/0/value"); got != want {
+			t.Errorf("%s: got GOMEMLIMIT %v, want %v", values, got, want)
+		}
+	}
+	if got := find(t, render(t, "resources: {limits: {memory: null}}")[mainName], daemon+"/env/0/name"); got == "GOMEMLIMIT" {
+		t.Error("got a GOMEMLIMIT without a limit")
+	}
+}
+
+// TestChart_saysWhatIsMissing wants an install that could not work to fail, and to say why.
+func TestChart_saysWhatIsMissing(t *testing.T) {
+	for values, want := range map[string]string{
+		"config: {kvm2: {hosts: []}}":                                           "config.kvm2.hosts is empty",
+		"ssh: {existingSecret: ''}":                                             "ssh.existingSecret is missing: beelink names no sshKeyFile",
+		"auth: {token: {enabled: false}}":                                       "nobody could call",
+		"tls: {enabled: true}":                                                  "tls.enabled needs tls.existingSecret",
+		"config: {server: {auth: {clientCert: {allow: []}}}}":                   "needs tls.clientCASecret",
+		"terminationGracePeriodSeconds: 94":                                     "the daemon needs 95",
+		"resources: {limits: {memory: 128Mi}}":                                  "at least 128 are needed",
+		"metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor needs metrics.service",
+	} {
+		t.Run(values, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, newestKubernetes, read(t, leastValues), values)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+	if _, err := template(t, newestKubernetes); err == nil || !strings.Contains(err.Error(), "config.kvm2.hosts is empty") {
+		t.Errorf("without values: got %v, want a word on hosts", err)
+	}
+}
+
+// TestSecret_tokenIsOneThatTheDaemonTakes holds both forms of the generated token together.
+func TestSecret_tokenIsOneThatTheDaemonTakes(t *testing.T) {
+	secret := render(t)["Secret/kvm2d-token"]
+	content := map[string]string{}
+	for _, key := range []string{"token", "tokens"} {
+		text, _ := find(t, secret, "/data/"+key).(string)
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[key] = string(raw)
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9]{48}$`).MatchString(content["token"]) || content["tokens"] != "caller full "+content["token"]+"\n" {
+		t.Errorf("got a token of %d characters, and tokens that are not it", len(content["token"]))
+	}
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(content["tokens"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := httpapi.NewTokenFile(file, slog.New(slog.DiscardHandler)).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMonitoring_isThatOfItsFolders wants alerts and dashboard to arrive as they are.
+func TestMonitoring_isThatOfItsFolders(t *testing.T) {
+	out := render(t, "metrics: {prometheusRule: {enabled: true}, dashboard: {enabled: true}}")
+	var rules any
+	if err := yaml.Unmarshal([]byte(read(t, rulesFile)), &rules); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rules, find(t, out["PrometheusRule/kvm2d"], "/spec")); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	var want, got any
+	text, _ := find(t, out["ConfigMap/kvm2d-dashboard"], "/data/kvm2d.json").(string)
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(read(t, boardFile)), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("dashboard (-want +got):\n%s", diff)
+	}
+}
+
+// TestServices_selectOnlyDaemons keeps callers from the Pod of helm test.
+func TestServices_selectOnlyDaemons(t *testing.T) {
+	out := render(t)
+	for name, want := range map[string]bool{mainName: true, "Pod/kvm2d-test": false} {
+		at := "/metadata/labels"
+		if name == mainName {
+			at = "/spec/template/metadata/labels"
+		}
+		has, _ := find(t, out[name], at).(m)
+		wanted, _ := find(t, out[service], "/spec/selector").(m)
+		selected := len(wanted) > 0
+		for key, value := range wanted {
+			selected = selected && has[key] == value
+		}
+		if selected != want {
+			t.Errorf("the Service selects %s: %v, want %v", name, selected, want)
+		}
+	}
+}
+
+// TestObjects_bearTheInstance lets an uninstall be checked by one label.
+func TestObjects_bearTheInstance(t *testing.T) {
+	out := render(t, read(t, "kvm2d/ci/full-values.yaml"))
+	if len(out) < 15 {
+		t.Errorf("got %d objects, want more", len(out))
+	}
+	for name, object := range out {
+		if got := find(t, object, "/metadata/labels/app.kubernetes.io~1instance"); got != "kvm2d" {
+			t.Errorf("%s: got instance %v", name, got)
+		}
+	}
+	if got := find(t, out[mainName], "/spec/template/metadata/labels/app.kubernetes.io~1instance"); got != "kvm2d" {
+		t.Errorf("Pods: got instance %v", got)
+	}
+}
+
+// TestNotes_areCommands renders NOTES.txt as an object, which helm template shows.
+func TestNotes_areCommands(t *testing.T) {
+	chart := filepath.Join(t.TempDir(), "kvm2d")
+	if err := os.CopyFS(chart, os.DirFS("kvm2d")); err != nil {
+		t.Fatal(err)
+	}
+	object := `{{- define "notes" }}` + read(t, "kvm2d/templates/NOTES.txt") + "{{- end }}\nkind: Notes\nmetadata: {name: notes}\ntext: {{ include \"notes\" . | quote }}\n"
+	if err := os.WriteFile(filepath.Join(chart, "templates", "notes.yaml"), []byte(object), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		values string
+		want   []string
+	}{
+		{"", []string{
+			"serves 1 libvirt host at http://kvm2d.egress.svc:8080\n",
+			"get secret kvm2d-token -o jsonpath='{.data.token}'", "port-forward service/kvm2d 8080:8080 ",
+			`curl -sS --retry 5 --retry-connrefused -H "Authorization: Bearer $(cat kvm2d.token)" http://localhost:8080/health`,
+			"helm test kvm2d --namespace egress", "The image is kvm2d:0.1.0. No registry has it", "The token was generated",
+		}},
+		{"auth: {token: {enabled: false}}\n" + reviewed, []string{"create token YOUR-SERVICEACCOUNT --audience kvm2d"}},
+		{"service: {port: 80}\n" + secure, []string{"https://kvm2d.egress.svc:80\n", "8080:80 ", "--insecure", "https://localhost:8080/health"}},
+		{"hostNetwork: true", []string{"port 9090 of the node"}},
+	} {
+		text, err := run(t, chart, newestKubernetes, read(t, leastValues), tt.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, notes, _ := strings.Cut(string(text), "kind: Notes\n")
+		var shown struct{ Text string }
+		notes, _, _ = strings.Cut(notes, "\n---")
+		if err := yaml.Unmarshal([]byte(notes), &shown); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(shown.Text, want) {
+				t.Errorf("%s: want %q in\n%s", tt.values, want, shown.Text)
+			}
+		}
+	}
+}
