@@ -52,7 +52,7 @@ var comments = map[string]string{
 	"KVM2.Sizes":                  "sizes are machines' measures, by name.",
 	"Limits.CreateWait":           "createWait bounds the work of one create, however many callers wait for it.",
 	"Limits.CreatesPerHost":       "createsPerHost bounds the creates that work on one host at a time.",
-	"Limits.RequestBodyMiB":       "requestBodyMiB bounds one request's body.",
+	"Limits.RequestBodyMiB":       "requestBodyMiB bounds one request's body. Seeds of such user data, as many as are built at a time, have to fit into the 64 MiB that the chart gives /tmp.",
 	"Limits.Requests":             "requests bounds the requests in progress.",
 	"Limits.TransferBufferMiB":    "transferBufferMiB bounds what all transfers to and from hosts read ahead together; half a MiB each, and more transfers wait.",
 	"Placement.Host":              "host is where instances of this placement live.",

@@ -143,8 +143,9 @@ type Limits struct {
 	CreatesPerHost int `yaml:"createsPerHost" range:"1..100"`
 	// Requests bounds the requests in progress.
 	Requests int `yaml:"requests" range:"1..100000"`
-	// RequestBodyMiB bounds one request's body.
-	RequestBodyMiB int `yaml:"requestBodyMiB" range:"1..64"`
+	// RequestBodyMiB bounds one request's body. Seeds of such user data, as many as are
+	// built at a time, have to fit into the 64 MiB that the chart gives /tmp.
+	RequestBodyMiB int `yaml:"requestBodyMiB" range:"1..8"`
 	// TransferBufferMiB bounds what all transfers to and from hosts read ahead
 	// together; half a MiB each, and more transfers wait.
 	TransferBufferMiB int `yaml:"transferBufferMiB" range:"4..4096"`
