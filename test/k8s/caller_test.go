@@ -30,6 +30,7 @@ type answer struct {
 const (
 	exitOK        = 0
 	exitPermanent = 5
+	exitTransient = 6
 )
 
 // restricted is the security context that the restricted profile asks of a container.
@@ -80,7 +81,7 @@ func (c caller) call(t *testing.T, args ...string) answer {
 	name := fmt.Sprintf("caller-%d", callers)
 	c.start(t, name, args...)
 	a := c.wait(t, name)
-	t.Logf("%s: kvm2d %s: exit %d\n%s", c.namespace, strings.Join(args, " "), a.exit, a.output)
+	t.Logf("%s: kvm2d %s: exit %d", c.namespace, strings.Join(args, " "), a.exit)
 	return a
 }
 
@@ -125,13 +126,13 @@ func (c caller) must(t *testing.T, args ...string) string {
 	t.Helper()
 	a := c.call(t, args...)
 	if a.exit != exitOK {
-		t.Fatalf("kvm2d %s: exit %d, want 0", strings.Join(args, " "), a.exit)
+		t.Fatalf("kvm2d %s: exit %d, want 0\n%s", strings.Join(args, " "), a.exit, a.output)
 	}
 	return a.output
 }
 
-// waitForAddress asks until the instance runs and has an address, and returns the last answer.
-func (c caller) waitForAddress(t *testing.T, id string) string {
+// waitForAddress asks until the instance runs and has an address.
+func (c caller) waitForAddress(t *testing.T, id string) {
 	t.Helper()
 	var output string
 	eventually(t, 3*time.Minute, "an address of "+id, func() error {
@@ -141,7 +142,7 @@ func (c caller) waitForAddress(t *testing.T, id string) string {
 		}
 		return nil
 	})
-	return output
+	t.Log(output)
 }
 
 // merged is a with the entries of b.

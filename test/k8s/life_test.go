@@ -41,19 +41,20 @@ func (i *installation) twoReplicas(t *testing.T) {
 		t.Fatalf("got %d Pods, want 2", len(pods))
 	}
 	const name, id = "shared", "hosts/h2/domains/shared"
-	var names []string
-	for n, pod := range pods {
-		each := i.holder
-		each.server = "http://" + pod.ip + ":8080"
-		if got := each.must(t, "list", "--output", "name"); !strings.Contains(got, i.id) {
-			t.Errorf("%s lists %q, want %s in it", pod.name, got, i.id)
-		}
-		names = append(names, fmt.Sprintf("shared-%d", n))
-		each.start(t, names[n], "create", name, "--placement", "h2", "--uid", "u2", "--output", "name")
+	through := func(pod daemonPod) caller {
+		c := i.holder
+		c.server = "http://" + pod.ip + ":8080"
+		return c
 	}
-	for n, pod := range names {
-		if a := i.holder.wait(t, pod); a.exit != exitOK || !strings.Contains(a.output, id) {
-			t.Errorf("create through %s: exit %d, %q, want %s", pods[n].name, a.exit, a.output, id)
+	for n, pod := range pods {
+		through(pod).start(t, fmt.Sprintf("shared-%d", n), "create", name, "--placement", "h2", "--uid", "u2", "--output", "name")
+	}
+	for n, pod := range pods {
+		if a := i.holder.wait(t, fmt.Sprintf("shared-%d", n)); a.exit != exitOK || !strings.Contains(a.output, id) {
+			t.Errorf("create through %s: exit %d, %q, want %s", pod.name, a.exit, a.output, id)
+		}
+		if got := through(pod).must(t, "list", "--output", "name"); !strings.Contains(got, i.id) || !strings.Contains(got, id) {
+			t.Errorf("%s lists %q, want %s and %s", pod.name, got, i.id, id)
 		}
 	}
 	i.holder.waitForAddress(t, id)
