@@ -126,7 +126,7 @@ func examine(ctx context.Context, o options) (*report, error) {
 		defer stop()
 	}
 	for _, p := range chosen {
-		r.found = append(r.found, run.page(ctx, p, r.tally)...)
+		r.found = append(r.found, run.visit(ctx, p, r.tally)...)
 	}
 	return r, ctx.Err()
 }

@@ -182,8 +182,7 @@ func TestExamine_runsBlocks(t *testing.T) {
 		"what is no shell's":         {"'''text\nfalse\n'''", "", 0},
 		"a clone of the last commit": {"'''sh\ngit clone -q https://gitea.home.hrajfrisbee.cz/kacerr/kvm2d\ntest -e kvm2d/go.mod\n'''", "", 1},
 	}
-	work := t.TempDir()
-	run, err := newRunner(t.Context(), mustAbs(t, "../.."), work, false)
+	run, err := newRunner(t.Context(), mustAbs(t, "../.."), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +192,8 @@ func TestExamine_runsBlocks(t *testing.T) {
 			if len(found) > 0 {
 				t.Fatal(found)
 			}
-			if err := os.RemoveAll(filepath.Join(work, "README-md")); err != nil {
-				t.Fatal(err)
-			}
 			ran := newTally()
-			checkFindings(t, run.page(t.Context(), p, ran), tt.want)
+			checkFindings(t, run.visit(t.Context(), p, ran), tt.want)
 			if got := ran.run["sim"]; got != tt.runs {
 				t.Errorf("got %d blocks run, want %d", got, tt.runs)
 			}
@@ -218,7 +214,7 @@ func TestRunner_countsWhatItLeavesOut(t *testing.T) {
 	p, _ := parsePage("README.md", strings.ReplaceAll("<!-- not run: why -->\n'''sh\n'''\n<!-- not run: why -->\n'''sh\n'''\n<!-- run: k8s -->\n'''sh\n'''\n<!-- run: host beelink -->\n'''sh\n'''\n", "'''", "```"))
 	r := &runner{work: t.TempDir()}
 	got := newTally()
-	if found := r.page(t.Context(), p, got); len(found) > 0 {
+	if found := r.visit(t.Context(), p, got); len(found) > 0 {
 		t.Fatal(found)
 	}
 	want := map[string]int{"why": 2, inCluster: 1, noLab: 1}
@@ -232,7 +228,7 @@ func TestShell_endsWithItsCaller(t *testing.T) {
 	if !canRun(t) {
 		t.Skip("no network of one's own")
 	}
-	s, err := startShell(t.Context(), ownNetwork(), []string{"PATH=" + os.Getenv("PATH"), "DOCS_FOLDER=/"}, t.TempDir())
+	s, err := startShell(t.Context(), ownNetwork(), []string{"PATH=" + os.Getenv("PATH")}, "/", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,27 +83,34 @@ type tally struct {
 
 func newTally() tally { return tally{run: map[string]int{}, unrun: map[string]int{}} }
 
-// page runs the blocks of p, in order; after one that fails the rest of the
+// visit is one page's run.
+type visit struct {
+	*runner
+	page   *page
+	work   string // a folder that is removed with all others
+	cwd    string // where the last block left its shell; the next new one begins there
+	shells map[place]*shell
+}
+
+// visit runs the blocks of p, in order; after one that fails the rest of the
 // page is not tried.
-func (r *runner) page(ctx context.Context, p *page, t tally) []finding {
-	folder := filepath.Join(r.work, strings.NewReplacer("/", "-", ".", "-").Replace(p.path), "folder")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+func (r *runner) visit(ctx context.Context, p *page, t tally) []finding {
+	work, err := os.MkdirTemp(r.work, "page-")
+	if err != nil {
 		return []finding{{p.path, 0, err.Error()}}
 	}
-	if r.lab && slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.place.real() }) {
-		if out, err := exec.CommandContext(ctx, filepath.Join(r.root, "test/docs/reset")).CombinedOutput(); err != nil {
-			return []finding{{p.path, 0, fmt.Sprintf("reset of the hosts: %v\n%s", err, indented(string(out)))}}
-		}
-	}
-	shells := map[place]*shell{}
+	v := &visit{runner: r, page: p, work: work, cwd: filepath.Join(work, "folder"), shells: map[place]*shell{}}
 	defer func() {
-		for s := range maps.Values(shells) {
+		for s := range maps.Values(v.shells) {
 			s.close()
 		}
 	}()
+	if err := v.prepare(ctx); err != nil {
+		return []finding{{p.path, 0, err.Error()}}
+	}
 	for _, b := range p.blocks {
 		if b.mark.file != "" {
-			if err := os.WriteFile(filepath.Join(folder, b.mark.file), []byte(b.text), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(v.cwd, b.mark.file), []byte(b.text), 0o600); err != nil {
 				return []finding{{p.path, b.number, err.Error()}}
 			}
 		}
@@ -115,10 +122,25 @@ func (r *runner) page(ctx context.Context, p *page, t tally) []finding {
 			t.unrun[why]++
 			continue
 		}
-		if err := r.block(ctx, p, b, where, folder, shells); err != nil {
+		if err := v.block(ctx, b, where); err != nil {
 			return []finding{{p.path, b.number, err.Error()}}
 		}
 		t.run[string(where)]++
+	}
+	return nil
+}
+
+// prepare makes an empty folder, and the hosts as they were if the page has to do with them.
+func (v *visit) prepare(ctx context.Context) error {
+	if err := os.Mkdir(v.cwd, 0o755); err != nil {
+		return err
+	}
+	if !v.lab || !slices.ContainsFunc(v.page.blocks, func(b block) bool { return b.mark.place.real() }) {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(v.root, "test/docs/reset")).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("reset of the hosts: %w\n%s", err, indented(string(out)))
 	}
 	return nil
 }
@@ -145,17 +167,18 @@ const (
 	noLab     = "no lab in this run; make docs-test has one"
 )
 
-func (r *runner) block(ctx context.Context, p *page, b block, where place, folder string, shells map[place]*shell) error {
-	s, ok := shells[where]
+func (v *visit) block(ctx context.Context, b block, where place) error {
+	s, ok := v.shells[where]
 	if !ok {
 		var err error
-		if s, err = r.open(ctx, p, where, folder); err != nil {
+		if s, err = v.open(ctx, where); err != nil {
 			return fmt.Errorf("a shell in %s: %w", where, err)
 		}
-		shells[where] = s
+		v.shells[where] = s
 	}
 	ctx, cancel := limited(ctx)
 	defer cancel()
+	defer func() { v.cwd = s.cwd }()
 	if b.lang == "console" {
 		return runConsole(ctx, s, b.text)
 	}
@@ -176,25 +199,28 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // open starts a shell. One with simulated hosts is alone on its network; it has
 // a daemon at the usual address unless the page itself starts one.
-func (r *runner) open(ctx context.Context, p *page, where place, folder string) (*shell, error) {
-	env := append(slices.Clone(r.env), "DOCS_FOLDER="+folder)
+func (v *visit) open(ctx context.Context, where place) (*shell, error) {
+	env := slices.Clone(v.env)
 	var prefix []string
-	switch {
-	case where == placeSim:
+	switch where {
+	case placeSim:
 		prefix = ownNetwork()
 		env = append(env, "DOCS_OWN_NETWORK=1")
-	case where.hostOf() != "":
-		host, ok := r.hosts[where.hostOf()]
+	case placeLab:
+		// A demo makes hosts of its own, beside those of the pages.
+		env = append(env, "KVM2D_LAB="+os.Getenv("KVM2D_DOCS_DEMO"), "KVM2D_LAB_ID=0")
+	default:
+		host, ok := v.hosts[where.hostOf()]
 		if !ok {
 			return nil, errNoPlace
 		}
-		prefix = []string{filepath.Join(r.root, "test/lab/lab"), "exec", host}
+		prefix = []string{filepath.Join(v.root, "test/lab/lab"), "exec", host}
 	}
-	s, err := startShell(ctx, prefix, env, folder)
+	s, err := startShell(ctx, prefix, env, v.cwd, v.work)
 	if err != nil {
 		return nil, err
 	}
-	startsOne := slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.serves && b.mark.place != placeLab })
+	startsOne := slices.ContainsFunc(v.page.blocks, func(b block) bool { return b.mark.serves && b.mark.place != placeLab })
 	if where == placeSim && !startsOne {
 		ctx, cancel := limited(ctx)
 		defer cancel()

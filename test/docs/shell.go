@@ -23,14 +23,16 @@ type shell struct {
 	cmd    *exec.Cmd
 	folder string // of the files and what they print
 	orders io.WriteCloser
-	done   chan string // a word for each order that succeeded; closed at the end
+	cwd    string      // where the last order left it
+	done   chan string // the folder after each order that succeeded; closed at the end
 	count  int
 }
 
 // startShell starts prefix followed by bash with arguments. env is all that the
-// shell finds; folder is where it starts. The end of ctx kills it.
-func startShell(ctx context.Context, prefix []string, env []string, folder string) (*shell, error) {
-	files, err := os.MkdirTemp(filepath.Dir(folder), "shell-")
+// shell finds; cwd is where it starts, work is for what is to be removed after
+// it. The end of ctx kills it.
+func startShell(ctx context.Context, prefix, env []string, cwd, work string) (*shell, error) {
+	files, err := os.MkdirTemp(work, "shell-")
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +41,9 @@ func startShell(ctx context.Context, prefix []string, env []string, folder strin
 		return nil, err
 	}
 	argv := append(prefix, "bash", "--norc", "--noprofile", "-c", shellScript, "docs")
-	s := &shell{folder: files, done: make(chan string)}
+	s := &shell{folder: files, cwd: cwd, done: make(chan string)}
 	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = folder, env, []*os.File{answer}
+	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = cwd, append(env, "DOCS_FOLDER="+cwd), []*os.File{answer}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log *os.File
 	if log, err = os.Create(filepath.Join(files, "log")); err == nil {
@@ -81,10 +83,11 @@ func (s *shell) run(ctx context.Context, verb, text string) (string, error) {
 		return s.printed(file), errors.New("the shell has ended")
 	}
 	select {
-	case _, ok := <-s.done:
+	case cwd, ok := <-s.done:
 		if !ok {
 			return s.printed(file), errors.New("a command failed")
 		}
+		s.cwd = cwd
 		return s.printed(file), nil
 	case <-ctx.Done():
 		return s.printed(file), context.Cause(ctx)

@@ -1,5 +1,5 @@
 # The loop of a shell in which a page's blocks run: an order a line, "run FILE" or "serve FILE". After each that
-# succeeds it says so on descriptor 3. A command that fails ends the shell, and with it the page.
+# succeeds it says on descriptor 3 in which folder it is. A command that fails ends the shell, and with it the page.
 set -euo pipefail
 cd "$DOCS_FOLDER" # a host's shell starts elsewhere
 [[ -z ${DOCS_OWN_NETWORK:-} ]] || ip link set lo up
@@ -32,5 +32,5 @@ while read -r verb file; do
       done
       ;;
   esac
-  echo "done" >&3
+  echo "$PWD" >&3
 done
