@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-chart test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-chart test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts test-k8s diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ docs-test: ## Follow the links of all pages and run their commands, also on two 
 
 test-alerts: ## Check and test alert rules and dashboard; its first run builds promtool for minutes
 	@scripts/test-alerts
+
+test-k8s: ## Install the chart into a real Kubernetes cluster made here; its first run builds that for a quarter of an hour
+	@test/k8s/run
 
 diagnose: ## Break a lab host in five ways, and check that all that operators look at names the cause
 	@test/diagnose/run
