@@ -20,7 +20,7 @@ app.kubernetes.io/component: daemon
 {{/* Labels of every object; what is not the daemon itself has no component. The user's come last: they replace none. */}}
 {{- define "kvm2d.labels" -}}
 {{- $own := omit (include "kvm2d.selectorLabels" . | fromYaml) "app.kubernetes.io/component" -}}
-{{- $_ := set $own "app.kubernetes.io/version" .Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/version" (.Chart.AppVersion | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
 {{- $_ := set $own "app.kubernetes.io/managed-by" .Release.Service -}}
 {{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
 {{- merge $own .Values.commonLabels | toYaml -}}
