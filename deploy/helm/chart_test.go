@@ -140,6 +140,16 @@ func TestDeployment_tellsGoItsMemory(t *testing.T) {
 	}
 }
 
+// TestChart_rendersForItsOldestKubernetes, and for none before.
+func TestChart_rendersForItsOldestKubernetes(t *testing.T) {
+	if _, err := template(t, "1.25.0", read(t, leastValues), read(t, "kvm2d/ci/full-values.yaml")); err != nil {
+		t.Error(err)
+	}
+	if _, err := template(t, "1.24.17", read(t, leastValues)); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
+		t.Errorf("1.24: got %v, want a word on kubeVersion", err)
+	}
+}
+
 // TestChart_saysWhatIsMissing wants an install that could not work to fail, and to say why.
 func TestChart_saysWhatIsMissing(t *testing.T) {
 	for values, want := range map[string]string{
