@@ -163,12 +163,31 @@ func (r *report) read(root string, p *page, pages map[string]*page) {
 	for _, b := range p.blocks {
 		r.found = append(r.found, checkSnippet(b)...)
 	}
+	if err := extracted(root, p); err != nil {
+		r.found = append(r.found, finding{p.path, 0, err.Error()})
+	}
 	switch text, err := rewrite(root, p, p.text); {
 	case err != nil:
 		r.found = append(r.found, finding{p.path, 0, err.Error()})
 	case text != p.text:
 		r.found = append(r.found, finding{p.path, 0, "what it has from other files is out of date: make generate"})
 	}
+}
+
+// extracted says that nobody runs the blocks that p leaves to the cluster.
+func extracted(root string, p *page) error {
+	if !slices.ContainsFunc(p.blocks, func(b block) bool { return b.mark.place == placeK8s }) {
+		return nil
+	}
+	const runner = "test/k8s/run"
+	script, err := os.ReadFile(filepath.Join(root, runner))
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(script), "-extract "+string(placeK8s)+" "+p.path) {
+		return fmt.Errorf("%s does not extract the blocks for k8s", runner)
+	}
+	return nil
 }
 
 // readPages parses every page that git has, or would have; what is wrong with
