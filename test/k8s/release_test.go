@@ -26,6 +26,8 @@ const (
 	byInstance = "app.kubernetes.io/instance=" + release
 	// sshSecret is made by the test as an operator would, and is not the chart's.
 	sshSecret = "lab-hosts"
+	// tokenSecret is the chart's; the notes name it.
+	tokenSecret = release + "-token"
 	// operator is a namespace, and the ServiceAccount in it that may call the API.
 	operator = "operator"
 	audience = "kvm2d"
@@ -130,31 +132,17 @@ func serviceURL(t *testing.T) string {
 	return "http://" + net.JoinHostPort(release+"."+namespace+".svc.cluster.local", port)
 }
 
-// chartToken is the name of the Secret with the token that the chart made.
+// chartToken is the token that the chart made.
 func chartToken(t *testing.T) string {
 	t.Helper()
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Data     map[string]string
-		}
-	}
-	get(t, &list, "--namespace", namespace, "secret", "--selector", byInstance)
-	for _, item := range list.Items {
-		if item.Data["token"] != "" {
-			return item.Metadata.Name
-		}
-	}
-	t.Fatal("the chart made no Secret with a token")
-	return ""
+	return kubectl(t, "--namespace", namespace, "get", "secret", tokenSecret, "-o", "go-template={{.data.token | base64decode}}")
 }
 
 // provider is our Go client on this side of the Service, with the chart's token.
 func provider(t *testing.T) *client.Provider {
 	t.Helper()
-	token := kubectl(t, "--namespace", namespace, "get", "secret", chartToken(t), "-o", "go-template={{.data.token | base64decode}}")
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(chartToken(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	transport := clusterTransport(t)
@@ -186,14 +174,20 @@ func healthReasons(t *testing.T, p *client.Provider, want string) error {
 // clusterTransport looks names up where Pods do.
 func clusterTransport(t *testing.T) *http.Transport {
 	t.Helper()
+	dialer := net.Dialer{Timeout: 5 * time.Second, Resolver: clusterResolver(t)}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// clusterResolver asks the cluster's DNS.
+func clusterResolver(t *testing.T) *net.Resolver {
+	t.Helper()
 	server := net.JoinHostPort(nodeAddress(t), "53")
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, network, server)
 	}}
-	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: 5 * time.Second, Resolver: resolver}).DialContext}
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
 }
 
 // nodeAddress is the node's, where Pods and this test reach one another.
