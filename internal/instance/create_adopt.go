@@ -60,24 +60,35 @@ func (r *createRun) adopt(ctx context.Context, m Machine) (Created, error) {
 	return created, err
 }
 
-// wake starts a machine that is defined and off, unless its root disk is gone.
-// The create that defined it may have died before it said autostart.
+// wake starts a machine that is defined and off, unless its root disk is gone,
+// or its seed before anything was written to that disk: then it never ran, and
+// is what a sweep left of an attempt. The create that defined it may have died
+// before it said autostart.
 func (r *createRun) wake(ctx context.Context, m Machine) error {
 	r.step("look for the domain's disks")
-	there, err := r.overlayThere(ctx, m)
+	overlay, there, err := r.overlayOf(ctx, m)
 	if err != nil {
 		return err
 	}
 	if !there {
 		return r.eraseAndAgain(ctx, m, "a stopped domain without its root disk was removed first")
 	}
+	_, seeded, err := r.volume(ctx, namesOf(r.owner, m.Name, m.UUID).seed)
+	if err != nil {
+		return err
+	}
+	if !seeded && unwritten(overlay) {
+		return r.eraseAndAgain(ctx, m, "a domain that lost its seed before it ran was removed first")
+	}
 	release, err := r.slots.acquire(ctx, r.req.id.Host)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := r.restoreSeed(ctx, m); err != nil {
-		return err
+	if !seeded {
+		if err := r.restoreSeed(ctx, m); err != nil {
+			return err
+		}
 	}
 	r.step("start the domain")
 	if r.req.spec.Autostart {
@@ -101,7 +112,7 @@ func (r *createRun) readBack(ctx context.Context, want Machine, read func(contex
 				return err
 			},
 			func(ctx context.Context) (err error) {
-				there, err = r.overlayThere(ctx, want)
+				_, there, err = r.overlayOf(ctx, want)
 				return err
 			})
 		if err != nil {
@@ -158,31 +169,43 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 	return Errorf(ReasonCreateCancelled, "a delete of that name came meanwhile")
 }
 
-// overlayThere looks for m's root disk in the pool. Before a machine that is not
+// overlayOf looks for m's root disk in the pool. Before a machine that is not
 // this work's own is given up for its absence, the host looks at its pool anew:
 // it knows no file that came there behind its back.
-func (r *createRun) overlayThere(ctx context.Context, m Machine) (bool, error) {
+func (r *createRun) overlayOf(ctx context.Context, m Machine) (v Volume, there bool, err error) {
 	name := cmp.Or(m.Overlay, namesOf(r.owner, m.Name, m.UUID).overlay)
-	there, err := r.volumeThere(ctx, name)
+	v, there, err = r.volume(ctx, name)
 	if there || err != nil || m.UUID == r.defined {
-		return there, err
+		return v, there, err
 	}
 	if _, err := r.req.host.CheckSpace(ctx, 0); err != nil {
-		return false, err
+		return Volume{}, false, err
 	}
-	there, err = r.volumeThere(ctx, name)
+	v, there, err = r.volume(ctx, name)
 	if there || err != nil {
-		return there, err
+		return v, there, err
 	}
-	return false, r.heldHere(ctx, r.req.host, m)
+	return Volume{}, false, r.heldHere(ctx, r.req.host, m)
 }
 
-func (r *createRun) volumeThere(ctx context.Context, name string) (bool, error) {
-	_, err := r.req.host.Volume(ctx, name)
+// volume reads a volume that may be absent.
+func (r *createRun) volume(ctx context.Context, name string) (v Volume, there bool, err error) {
+	v, err = r.req.host.Volume(ctx, name)
 	if errors.Is(err, ErrNoVolume) {
-		return false, nil
+		return Volume{}, false, nil
 	}
-	return err == nil, err
+	return v, err == nil, err
+}
+
+// unwrittenBytes is as long as an overlay of up to 4 TiB can be before its guest
+// has written: header, tables and nothing else, in clusters of 64 KiB. The first
+// write adds two more.
+const unwrittenBytes = 4 * 64 << 10
+
+// unwritten reports whether no guest has written to an overlay, as far as the
+// host tells.
+func unwritten(overlay Volume) bool {
+	return overlay.PhysicalBytes > 0 && overlay.PhysicalBytes <= unwrittenBytes
 }
 
 // tidy removes the volumes of other incarnations of m's name, of which none can
@@ -195,7 +218,7 @@ func (r *createRun) tidy(ctx context.Context, m Machine) error {
 		volumes = slices.DeleteFunc(volumes, func(name string) bool {
 			return strings.HasPrefix(name, own) || name == m.Overlay
 		})
-		err = r.deleteVolumes(ctx, r.req.host, volumes)
+		err = r.sweep(ctx, r.req.host, m.Name, volumes)
 	}
 	if err != nil && ctx.Err() == nil {
 		r.work.trail.Warn("volumes of earlier attempts may be left: " + err.Error())

@@ -58,15 +58,10 @@ func (r *createRun) makeSeed(ctx context.Context, name string, content []byte) (
 	return v, r.req.host.Upload(ctx, name, bytes.NewReader(content), size)
 }
 
-// restoreSeed makes the seed of a machine that is off anew when it is gone. The
-// machine would not start without, and its root disk is too much to give up for
-// it. What the request holds goes in; nobody knows any more what was there.
+// restoreSeed makes the seed of a machine that is off anew. The machine would
+// not start without, and its root disk is too much to give up for it. What the
+// request holds goes in; nobody knows any more what was there.
 func (r *createRun) restoreSeed(ctx context.Context, m Machine) error {
-	name := namesOf(r.owner, m.Name, m.UUID).seed
-	there, err := r.volumeThere(ctx, name)
-	if there || err != nil {
-		return err
-	}
 	r.step("make the seed anew")
 	content, err := r.images.Seed(ctx, r.req.image, Seed{
 		InstanceID: m.UUID, Hostname: m.Name, UserData: r.req.spec.UserData,
@@ -74,6 +69,7 @@ func (r *createRun) restoreSeed(ctx context.Context, m Machine) error {
 	if err != nil {
 		return err
 	}
+	name := namesOf(r.owner, m.Name, m.UUID).seed
 	_, err = r.makeSeed(ctx, name, content)
 	switch {
 	case errors.Is(err, ErrVolumeExists):

@@ -85,7 +85,7 @@ func (d *deletion) round(ctx context.Context) (done bool, err error) {
 	if err := d.erase(ctx, d.host, m); err != nil {
 		return false, err
 	}
-	_, err = d.sweep(ctx)
+	_, err = d.sweepName(ctx)
 	return false, err
 }
 
@@ -100,31 +100,27 @@ func (d *deletion) refuse(m Machine) error {
 	return nil
 }
 
-// sweepAbsent removes what is left of a name without a domain. Volumes of a
-// create with another uid are not left over.
+// sweepAbsent removes what is left of a name without a domain.
 func (d *deletion) sweepAbsent(ctx context.Context) (done bool, err error) {
-	if d.createOfOther() {
-		return true, nil
-	}
 	if !d.touched {
 		// Nobody has looked since the machine went.
 		if err := d.rescan(ctx, d.host); err != nil {
 			return false, err
 		}
 	}
-	removed, err := d.sweep(ctx)
+	removed, err := d.sweepName(ctx)
 	d.touched = d.touched || removed
 	return !removed, err
 }
 
-// sweep removes every volume of the name and tells whether there was any.
-func (d *deletion) sweep(ctx context.Context) (removed bool, err error) {
+// sweepName removes every volume of the name and tells whether there was any.
+func (d *deletion) sweepName(ctx context.Context) (removed bool, err error) {
 	d.trail.Step("remove what is left")
 	volumes, err := d.volumesOf(ctx, d.host, namePrefix(d.owner, d.id.Name))
 	if err != nil {
 		return false, err
 	}
-	return len(volumes) > 0, d.deleteVolumes(ctx, d.host, volumes)
+	return len(volumes) > 0, d.sweep(ctx, d.host, d.id.Name, volumes)
 }
 
 // revokeCreate cancels a create of the name that has defined nothing, unless it
@@ -135,13 +131,6 @@ func (d *deletion) revokeCreate() {
 	if c := d.creates[d.id]; c != nil && (d.uid == "" || c.uid == d.uid) {
 		c.revoke()
 	}
-}
-
-func (d *deletion) createOfOther() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.creates[d.id]
-	return c != nil && d.uid != "" && c.uid != d.uid
 }
 
 // erase removes one machine of ours (D2): it is marked so that nobody starts

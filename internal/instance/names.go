@@ -5,6 +5,12 @@ import "strings"
 // uuidPart is how much of a UUID goes into volume names.
 const uuidPart = 8
 
+// The ends of the names of an incarnation's disks.
+const (
+	rootSuffix = "root.qcow2"
+	seedSuffix = "seed.iso"
+)
+
 // volumeNames are the volumes of one incarnation of an instance.
 type volumeNames struct {
 	// prefix is what all of them start with, rotated console logs included.
@@ -23,8 +29,8 @@ func namesOf(owner, name, uuid string) volumeNames {
 	prefix := namePrefix(owner, name) + strings.ToLower(uuid[:min(uuidPart, len(uuid))]) + "."
 	return volumeNames{
 		prefix:  prefix,
-		overlay: prefix + "root.qcow2",
-		seed:    prefix + "seed.iso",
+		overlay: prefix + rootSuffix,
+		seed:    prefix + seedSuffix,
 		console: prefix + "console.log",
 	}
 }

@@ -63,7 +63,7 @@ func (h *Host) Read(ctx context.Context, m instance.Machine) (instance.Machine, 
 // readDomain reads all that Machine holds, side by side.
 func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses bool) (instance.Machine, error) {
 	var (
-		doc           string
+		doc, stored   string
 		state, reason int32
 		persistent    = true
 		answers       addressAnswers
@@ -83,6 +83,10 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 			persistent, err = h.be.DomainIsPersistent(gctx, dom)
 			return err
 		})
+		g.Go(func() (err error) {
+			stored, err = h.be.DomainGetXMLDesc(gctx, dom, libvirt.DomainXMLInactive)
+			return err
+		})
 	}
 	if addresses {
 		actx, cancel := context.WithTimeout(gctx, addressWait)
@@ -97,12 +101,27 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 		h.log.Log(ctx, instance.LevelDetail, "domain cannot be read, taken for somebody else's",
 			"domain", dom.Name, "error", err)
 	}
+	if view.Mark != nil && storedDeleting(stored) {
+		view.Mark.Deleting = true
+	}
 	m := machineOf(dom, view, persistent)
 	m.Power, m.PowerReason = mapState(state, reason)
 	if m.Power == instance.PowerOn {
 		m.Addresses = answers.ofCards(view.MACs)
 	}
 	return m, nil
+}
+
+// storedDeleting reports whether a running domain's stored definition is marked
+// as being deleted, as a delete that met it off leaves it when a start came in
+// between: the running one is a copy from before.
+func storedDeleting(doc string) bool {
+	if doc == "" {
+		return false
+	}
+	// What cannot be read says nothing; the running one's mark holds then.
+	view, _ := parseDomain(doc)
+	return view.Mark != nil && view.Mark.Deleting
 }
 
 // machineOf is the machine without its power and addresses.

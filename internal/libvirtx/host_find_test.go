@@ -3,6 +3,7 @@ package libvirtx_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -298,4 +299,29 @@ func TestFind_returnsPromptlyWhenCancelled(t *testing.T) {
 	defer cancel()
 	_, err := h.FindWithAddresses(ctx, "proxy-1")
 	wantReason(t, err, instance.ReasonTimeout)
+}
+
+// TestFind_deletingAsStoredOnly: a delete that found a machine off has marked
+// its definition, and a start that was under way runs it as it was before.
+func TestFind_deletingAsStoredOnly(t *testing.T) {
+	h, s := newHost(t, sim.Options{})
+	boot(t, h, "proxy-1")
+	off := find(t, h, "proxy-1")
+	off.Power = instance.PowerOff
+	mark := *off.Mark
+	mark.Deleting = true
+	if err := h.SetMark(t.Context(), off, mark); err != nil {
+		t.Fatal(err)
+	}
+	if d, _ := s.Domain("proxy-1"); strings.Contains(d.XML, "deleting=") || !strings.Contains(d.StoredXML, "deleting=") {
+		t.Fatalf("got %s\n%s\nwant only the stored one marked", d.XML, d.StoredXML)
+	}
+	for how, read := range map[string]func() (instance.Machine, error){
+		"found": func() (instance.Machine, error) { return h.Find(t.Context(), "proxy-1") },
+		"read":  func() (instance.Machine, error) { return h.Read(t.Context(), off) },
+	} {
+		if m, err := read(); err != nil || !m.Mark.Deleting || m.Power != instance.PowerOn {
+			t.Errorf("%s: got %+v with mark %+v, %v, want it running and being deleted", how, m, m.Mark, err)
+		}
+	}
 }

@@ -263,6 +263,9 @@ func (h *Host) liveDefinition(d *domain) (*definition, error) {
 
 // stop ends a running domain; a transient one is forgotten.
 func (h *Host) stop(d *domain, reason libvirt.DomainShutoffReason) {
+	if h.booted(d) {
+		h.written(d)
+	}
 	for _, n := range d.live.nics {
 		h.addrs.release(n.mac)
 	}
@@ -270,6 +273,18 @@ func (h *Host) stop(d *domain, reason libvirt.DomainShutoffReason) {
 	d.set(libvirt.DomainShutoff, int32(reason))
 	if d.stored == nil {
 		delete(h.domains, d.uuid)
+	}
+}
+
+// written has a guest's disks be as long as a first write makes them, which is
+// all that can be told of its content.
+func (h *Host) written(d *domain) {
+	for i, disk := range d.live.disks {
+		// The one that it was started with: another may have its name by now.
+		f := d.held[i].file
+		if p := h.poolOf(disk.path); p != nil && !disk.readonly && f.format == "qcow2" && f.content.size < qcow2WrittenBytes {
+			f.write(p, qcow2WrittenBytes-blockBytes, make([]byte, blockBytes), h.now())
+		}
 	}
 }
 

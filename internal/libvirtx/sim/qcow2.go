@@ -27,6 +27,8 @@ const (
 	// what it takes on disk.
 	qcow2EmptyBytes      = 196616
 	qcow2EmptyAllocation = 200704
+	// qcow2WrittenBytes is its length after the first write.
+	qcow2WrittenBytes = 393216
 )
 
 // isoMagic stands at isoMagicAt in an ISO 9660 image.

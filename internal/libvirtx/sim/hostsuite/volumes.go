@@ -160,6 +160,10 @@ func testOverlay(s *suite) {
 		if x.Capacity.Value != row.want || x.BackingStore == nil || x.BackingStore.Path != s.path("base") {
 			s.Errorf("%s: got capacity %d on %+v, want %d on %s", row.name, x.Capacity.Value, x.BackingStore, row.want, s.path("base"))
 		}
+		// A create tells by it that no guest has written yet.
+		if x.Physical == nil || x.Physical.Value == 0 || x.Physical.Value > 256<<10 {
+			s.Errorf("%s: got a length of %+v before anything was written, want up to 256 KiB", row.name, x.Physical)
+		}
 	}
 	_, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, volumeXML(s.name("larger"), "qcow2", 300<<20, below), 0)
 	s.want("a second time", err, libvirt.ErrStorageVolExist)

@@ -1,0 +1,82 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// sweep removes volumes of a name that no machine has: those of attempts that
+// failed, lost the name or died, and what a delete left.
+//
+// Another daemon may be at one of these attempts, and define and start its
+// machine right after anybody looked. So each loses its seed first, without
+// which it does not start. Only then is the name looked up: a machine that is
+// there keeps its disks, and one that is defined later never ran on what goes
+// now. Whoever dies on the way leaves a whole machine, or one that never ran.
+func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []string) error {
+	var seeds, roots, others []string
+	for _, v := range volumes {
+		switch {
+		case strings.HasSuffix(v, seedSuffix):
+			seeds = append(seeds, v)
+		case strings.HasSuffix(v, rootSuffix):
+			roots = append(roots, v)
+		default:
+			others = append(others, v)
+		}
+	}
+	occupied, err := s.disarm(ctx, h, seeds, roots)
+	if err != nil {
+		return err
+	}
+	if len(roots) > 0 {
+		m, err := h.Find(ctx, name)
+		if err != nil && ReasonOf(err) != ReasonInstanceNotFound {
+			return err
+		}
+		own := namesOf(s.owner, name, m.UUID).prefix
+		keep := func(v string) bool { return err == nil && (strings.HasPrefix(v, own) || v == m.Overlay) }
+		roots, others = slices.DeleteFunc(roots, keep), slices.DeleteFunc(others, keep)
+	}
+	if err := s.deleteVolumes(ctx, h, slices.Concat(roots, others)); err != nil {
+		return err
+	}
+	return s.deleteVolumes(ctx, h, occupied)
+}
+
+// disarm takes the seeds from attempts, the one too that an attempt with a root
+// disk has still to make: its name is occupied until the root disk is gone.
+func (s *Service) disarm(ctx context.Context, h Host, seeds, roots []string) (occupied []string, err error) {
+	for _, root := range roots {
+		seed := strings.TrimSuffix(root, rootSuffix) + seedSuffix
+		if slices.Contains(seeds, seed) {
+			continue
+		}
+		ours, err := s.occupy(ctx, h, seed)
+		if err != nil {
+			return nil, err
+		}
+		if ours {
+			occupied = append(occupied, seed)
+		} else {
+			seeds = append(seeds, seed)
+		}
+	}
+	return occupied, s.deleteVolumes(ctx, h, seeds)
+}
+
+// occupy takes the name of a seed that is not there yet, so that the attempt
+// whose it is fails. It returns false when the attempt was faster. A pool that
+// takes no volume of ours takes none of the attempt's.
+func (s *Service) occupy(ctx context.Context, h Host, seed string) (ours bool, err error) {
+	_, err = h.CreateVolume(ctx, NewVolume{Name: seed, Format: "raw", CapacityBytes: 1})
+	switch {
+	case errors.Is(err, ErrVolumeExists):
+		return false, nil
+	case ReasonOf(err) == ReasonPoolFull, ReasonOf(err) == ReasonPoolNotFound:
+		return true, nil
+	}
+	return true, err
+}

@@ -1,0 +1,126 @@
+package instance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
+)
+
+const (
+	attemptUUID = "0badcafe-0000-4000-8000-000000000000"
+	attemptRoot = "kvm2." + testOwner + ".vm.0badcafe.root.qcow2"
+	attemptSeed = "kvm2." + testOwner + ".vm.0badcafe.seed.iso"
+)
+
+// attempt is a create of another daemon's whose volumes are made, or all but
+// the seed, and which has defined nothing yet.
+type attempt struct {
+	*room
+	daemon *fakeHost
+}
+
+func newAttempt(r *room, seed bool) attempt {
+	a := attempt{room: r, daemon: &fakeHost{room: r, name: "alpha"}}
+	names := []string{attemptRoot}
+	if seed {
+		names = append(names, attemptSeed)
+	}
+	for _, name := range names {
+		r.volumes[name] = &fakeVolume{Volume: instance.Volume{Name: name, Path: "/pool/" + name, PhysicalBytes: 196 << 10}}
+	}
+	return a
+}
+
+// finish makes the seed if it is still to be made, defines the machine and
+// starts it, as far as it gets.
+func (a attempt) finish(ctx context.Context, seed bool) {
+	if seed {
+		if _, err := a.daemon.CreateVolume(ctx, instance.NewVolume{Name: attemptSeed}); err != nil {
+			return
+		}
+	}
+	mark := instance.Mark{Owner: testOwner, UID: "uid-1"}
+	if err := a.daemon.Define(ctx, instance.Definition{Name: "vm", UUID: attemptUUID, Mark: mark, OverlayPath: "/pool/" + attemptRoot}); err != nil {
+		return
+	}
+	_ = a.daemon.Start(ctx, instance.Machine{Name: "vm", UUID: attemptUUID}, true)
+}
+
+// TestDelete_sweepNeverTakesTheDiskOfWhatRuns: a Delete that finds volumes
+// without a machine cannot know whether another daemon is about to define and
+// start one on them, at any of its calls. Whenever that happens, and wherever
+// the Delete dies then, what runs has its disk, and a repeated create ends in
+// one VM; one that lives ends with nothing, but for a machine that came after it
+// (C2, C9, D2).
+func TestDelete_sweepNeverTakesTheDiskOfWhatRuns(t *testing.T) {
+	for _, seed := range []bool{true, false} {
+		for at, met := 1, true; met; at++ {
+			met = false
+			for dies, died := at, true; died; dies++ {
+				t.Run(fmt.Sprintf("seed %v, finished at call %d, died at call %d", seed, at, dies), func(t *testing.T) {
+					var here bool
+					here, died = sweepBeside(t, seed, at, dies)
+					met = met || here
+				})
+			}
+		}
+	}
+}
+
+// sweepBeside deletes beside an attempt that finishes before the Delete's call
+// number at; before call number dies the Delete's daemon is gone.
+func sweepBeside(t *testing.T, seed bool, at, dies int) (met, died bool) {
+	t.Helper()
+	r := newRoom()
+	w := newWorld(t, r)
+	other := newAttempt(r, seed)
+	var mu sync.Mutex
+	calls := 0
+	w.setHook(func(ctx context.Context, call string) (before, after error) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		if calls == at {
+			met = true
+			other.finish(ctx, !seed)
+		}
+		if calls >= dies {
+			died = true
+			return &instance.Error{Reason: instance.ReasonUnreachable, Op: call, Host: "alpha", Err: errors.New("killed")}, nil
+		}
+		return nil, nil
+	})
+	err := w.Delete(t.Context(), vmID, "")
+	w.setHook(nil)
+	domains, volumes := r.snapshot(t)
+	if m, ok := domains["vm"]; ok && m.Power == instance.PowerOn && !m.Mark.Deleting && r.volumes[m.Overlay] == nil {
+		t.Errorf("what runs has lost its disk: %+v", m)
+	}
+	if !died && (err != nil || len(domains) == 0 && len(volumes) > 0) {
+		t.Errorf("Delete = %v, and left volumes %v", err, volumes)
+	}
+	w.restart(t)
+	w.mustCreate(t, spec("vm"))
+	wantRunning(t, r)
+	return met, died
+}
+
+// TestCreate_seedGoneBeforeItRan: without anything written there is nothing to
+// keep, and a sweep may be about to take the root disk too.
+func TestCreate_seedGoneBeforeItRan(t *testing.T) {
+	w := newWorld(t)
+	r := w.host().room
+	newAttempt(r, true).finish(t.Context(), false)
+	if err := w.host().Stop(t.Context(), *r.domains["vm"]); err != nil {
+		t.Fatal(err)
+	}
+	delete(r.volumes, attemptSeed)
+	got := w.mustCreate(t, spec("vm"))
+	if m := wantOneVM(t, r, "vm"); m.UUID == attemptUUID || !got.Made {
+		t.Errorf("got UUID %s, made %v, want it made anew", m.UUID, got.Made)
+	}
+}
