@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -65,6 +66,28 @@ config:
 	got := find(t, render(t, values)[configMap], "/data/kvm2d.yaml/kvm2/hosts")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("hosts (-want +got):\n%s", diff)
+	}
+}
+
+// TestConfig_takesWhatTheExampleHas holds the chart's schema to the daemon's own example, less what is the chart's to set.
+func TestConfig_takesWhatTheExampleHas(t *testing.T) {
+	var example m
+	if err := yaml.Unmarshal([]byte(read(t, "../../docs/config.example.yaml")), &example); err != nil {
+		t.Fatal(err)
+	}
+	server, _ := example["server"].(m)
+	auth, _ := server["auth"].(m)
+	for _, key := range []string{"listen", "adminListen"} {
+		delete(server, key)
+	}
+	delete(auth, "token")
+	text := find(t, render(t, nested(t, "config", example))[configMap], "/data/kvm2d.yaml")
+	content, _ := text.(string)
+	if _, _, err := config.Parse("kvm2d.yaml", []byte(content)); err != nil {
+		t.Error(err)
+	}
+	if got := find(t, text, "/kvm2/hosts/1/name"); got != "here" {
+		t.Errorf("got the host %v, want those of the example", got)
 	}
 }
 
@@ -255,6 +278,40 @@ func TestObjects_bearTheInstance(t *testing.T) {
 	}
 	if got := find(t, out[mainName], "/spec/template/metadata/labels/app.kubernetes.io~1instance"); got != "kvm2d" {
 		t.Errorf("Pods: got instance %v", got)
+	}
+}
+
+// TestExamples_nameWhatTheChartMakes holds the Job of the conformance suite to image, Service and Secret of a plain release.
+func TestExamples_nameWhatTheChartMakes(t *testing.T) {
+	var job any
+	if err := yaml.Unmarshal([]byte(read(t, "../examples/conformance.yaml")), &job); err != nil {
+		t.Fatal(err)
+	}
+	out := render(t)
+	image, _ := find(t, out[mainName], daemon+"/image").(string)
+	port, _ := find(t, out[service], "/spec/ports/0/port").(int)
+	for pointer, want := range map[string]any{
+		daemon + "/image":                     strings.Replace(image, "kvm2d:", "kvm2d-conformance:", 1),
+		daemon + "/env/0/value":               fmt.Sprintf("http://%v:%d", find(t, out[service], "/metadata/name"), port),
+		pod + "/volumes/0/secret/secretName":  find(t, out["Secret/kvm2d-token"], "/metadata/name"),
+		pod + "/securityContext/runAsUser":    find(t, out[mainName], pod+"/securityContext/runAsUser"),
+		pod + "/volumes/0/secret/items/0/key": "token",
+	} {
+		if got := find(t, job, pointer); got != want {
+			t.Errorf("%s: got %v, want %v", pointer, got, want)
+		}
+	}
+}
+
+// TestDeployment_spreadsItsPods wants the selector filled in only where there is none.
+func TestDeployment_spreadsItsPods(t *testing.T) {
+	const selector = pod + "/topologySpreadConstraints/0/labelSelector"
+	if diff := cmp.Diff(find(t, render(t)[mainName], "/spec/selector"), find(t, render(t)[mainName], selector)); diff != "" {
+		t.Errorf("selector (-of the Deployment +got):\n%s", diff)
+	}
+	own := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]"
+	if diff := cmp.Diff(m{"matchLabels": m{"a": "b"}}, find(t, render(t, own)[mainName], selector)); diff != "" {
+		t.Errorf("own selector (-want +got):\n%s", diff)
 	}
 }
 

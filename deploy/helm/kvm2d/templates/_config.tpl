@@ -89,7 +89,7 @@ made anew then. Without a cluster to look at it is empty.
 {{- range .Values.config.kvm2.hosts }}{{ $stay = append $stay .name }}{{ end -}}
 {{- $gone := list -}}
 {{- with lookup "v1" "ConfigMap" .Release.Namespace $name -}}
-{{- range dig "kvm2" "hosts" list (index .data "kvm2d.yaml" | fromYaml) -}}
+{{- range dig "data" "kvm2d.yaml" "" . | fromYaml | dig "kvm2" "hosts" list -}}
 {{- if not (has .name $stay) }}{{ $gone = append $gone .name }}{{ end -}}
 {{- end -}}
 {{- end -}}

@@ -38,7 +38,7 @@ affinity:
 {{- with .Values.topologySpreadConstraints }}
 topologySpreadConstraints:
   {{- range . }}
-  - {{ merge (deepCopy .) (dict "labelSelector" (dict "matchLabels" (include "kvm2d.selectorLabels" $ | fromYaml))) | toYaml | nindent 4 | trim }}
+  - {{ hasKey . "labelSelector" | ternary . (set (deepCopy .) "labelSelector" (dict "matchLabels" (include "kvm2d.selectorLabels" $ | fromYaml))) | toYaml | nindent 4 | trim }}
   {{- end }}
 {{- end }}
 securityContext:
