@@ -85,6 +85,7 @@ func (r *report) print(out io.Writer) {
 	for _, where := range slices.Sorted(maps.Keys(r.tally.run)) {
 		fmt.Fprintf(out, "run, %s: %d\n", where, r.tally.run[where])
 	}
+	fmt.Fprintf(out, "left to make test-k8s: %d\n", r.tally.cluster)
 	for _, why := range slices.Sorted(maps.Keys(r.tally.unrun)) {
 		fmt.Fprintf(out, "not run, %s: %d\n", why, r.tally.unrun[why])
 	}
@@ -93,7 +94,7 @@ func (r *report) print(out io.Writer) {
 // examine reads all pages, and runs their blocks if o says so. An error means
 // that it could not be done.
 func examine(ctx context.Context, o options) (*report, error) {
-	r := &report{tally: newTally()}
+	r := &report{tally: *newTally()}
 	pages, err := readPages(ctx, o.root, r)
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func examine(ctx context.Context, o options) (*report, error) {
 		defer stop()
 	}
 	for _, p := range chosen {
-		r.found = append(r.found, run.visit(ctx, p, r.tally)...)
+		r.found = append(r.found, run.visit(ctx, p, &r.tally)...)
 	}
 	return r, ctx.Err()
 }
