@@ -336,7 +336,11 @@ func TestNotes_areCommands(t *testing.T) {
 			"helm test kvm2d --namespace egress", "The image is kvm2d:0.1.0. No registry has it", "The token was generated",
 		}},
 		{"auth: {token: {enabled: false}}\n" + reviewed, []string{"create token YOUR-SERVICEACCOUNT --audience kvm2d"}},
-		{"service: {port: 80}\n" + secure, []string{"https://kvm2d.egress.svc:80\n", "8080:80 ", "--insecure", "https://localhost:8080/health"}},
+		{"service: {port: 80}\n" + secure, []string{
+			"https://kvm2d.egress.svc:80\n", "8080:80 ",
+			`--cacert <(kubectl -n egress get secret tls -o jsonpath='{.data.ca\.crt}' | base64 -d) --connect-to ::localhost:8080 https://kvm2d.egress.svc:80/health`,
+		}},
+		{"tls: {enabled: true, existingSecret: tls, hasCA: false}", []string{"--insecure https://localhost:8080/health"}},
 		{"hostNetwork: true", []string{"port 9090 of the node"}},
 	} {
 		text, err := run(t, chart, newestKubernetes, read(t, leastValues), tt.values)

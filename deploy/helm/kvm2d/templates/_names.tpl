@@ -62,7 +62,7 @@ annotations:
 {{- end -}}
 
 {{- define "kvm2d.sshSecret" -}}
-{{- .Values.ssh.existingSecret | default (printf "%s-ssh" (include "kvm2d.fullname" .)) -}}
+{{- .Values.ssh.existingSecret | default (printf "%s-login" (include "kvm2d.fullname" .)) -}}
 {{- end -}}
 
 {{- define "kvm2d.tokenSecret" -}}
