@@ -184,10 +184,17 @@ func (i *installation) reload(t *testing.T) {
 
 func (i *installation) roll(t *testing.T) {
 	before, token := daemons(t), chartToken(t)
+	meanwhile := listAllTheTime(t)
+	defer meanwhile.end()
 	i.upgrade(t, func(v object) { within(t, v, "config")["limits"] = object{"createsPerHost": 2} })
 	after := daemons(t)
 	if len(after) != 1 || slices.ContainsFunc(after, func(p daemonPod) bool { return p.uid == before[0].uid }) {
 		t.Errorf("Pods before: %v, after: %v; want one, and another", before, after)
+	}
+	calls, failed := meanwhile.end()
+	t.Logf("%d calls meanwhile", calls)
+	if len(failed) > 0 || calls == 0 {
+		t.Errorf("%d of %d calls meanwhile failed, the first with %v", len(failed), calls, failed)
 	}
 	if chartToken(t) != token {
 		t.Error("the upgrade changed the token that the chart made")
