@@ -71,6 +71,7 @@ func start(ctx context.Context, args []string) error {
 // report is what a run found and did.
 type report struct {
 	pages, blocks int
+	ran           bool // the blocks
 	links         linkCount
 	tally         tally
 	found         []finding
@@ -82,6 +83,9 @@ func (r *report) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "%d pages, %d blocks of code\n", r.pages, r.blocks)
 	fmt.Fprintf(out, "links: %d into the project followed, %d URLs looked at\n", r.links.inside, r.links.outside)
+	if !r.ran {
+		return
+	}
 	for _, where := range slices.Sorted(maps.Keys(r.tally.run)) {
 		fmt.Fprintf(out, "run, %s: %d\n", where, r.tally.run[where])
 	}
@@ -104,8 +108,13 @@ func examine(ctx context.Context, o options) (*report, error) {
 		chosen = slices.DeleteFunc(chosen, func(p *page) bool { return !slices.Contains(o.pages, p.path) })
 		r.found = slices.DeleteFunc(r.found, func(f finding) bool { return !slices.Contains(o.pages, f.page) })
 	}
+	names, err := readVocabulary(o.root)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range chosen {
 		r.read(o.root, p, pages)
+		r.found = append(r.found, p.checkNames(names)...)
 	}
 	if !o.run || len(chosen) == 0 {
 		return r, nil
@@ -126,6 +135,7 @@ func examine(ctx context.Context, o options) (*report, error) {
 		}
 		defer stop()
 	}
+	r.ran = true
 	for _, p := range chosen {
 		r.found = append(r.found, run.visit(ctx, p, &r.tally)...)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,10 +34,15 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.number) }
 
+// languages are those of blocks. Each block has one, so that no command hides in a block of none.
+var languages = map[string]bool{
+	"sh": true, "bash": true, "console": true, "yaml": true, "json": true, "xml": true, "go": true, "text": true,
+}
+
 // shell reports whether b is for a shell.
 func (b block) shell() bool {
 	switch b.lang {
-	case "sh", "bash", "shell", "console":
+	case "sh", "bash", "console":
 		return true
 	default:
 		return false
@@ -73,6 +80,9 @@ func parsePage(path, text string) (*page, []finding) {
 		at := line{number: i + 1, text: lines[i]}
 		if m := fenceRE.FindStringSubmatch(at.text); m != nil {
 			b, end, err := fenced(lines, i, m)
+			if err == nil && !languages[b.lang] {
+				err = fmt.Errorf("a block's language is one of %s", strings.Join(slices.Sorted(maps.Keys(languages)), ", "))
+			}
 			if err == nil {
 				b.mark, err = parseMark(comment.text)
 			}

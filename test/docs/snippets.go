@@ -17,7 +17,7 @@ import (
 func checkSnippet(b block) []finding {
 	var err error
 	switch b.lang {
-	case "yaml", "yml":
+	case "yaml":
 		err = checkYAML([]byte(b.text))
 	case "json":
 		if !json.Valid([]byte(b.text)) {
