@@ -20,8 +20,8 @@ type Entry struct {
 	TokenFile string `json:"tokenFile" yaml:"tokenFile"`
 	// CAFile has the authority of an https server; "" trusts the system's.
 	CAFile string `json:"caFile" yaml:"caFile"`
-	// Wait is how long one call of Create waits for the machine; 0 is 50 s.
-	Wait time.Duration `json:"wait" yaml:"wait"`
+	// WaitSeconds is how long one call of Create waits for the machine; 0 is 50.
+	WaitSeconds int `json:"waitSeconds" yaml:"waitSeconds"`
 	// Placement is where machines go.
 	Placement string `json:"placement" yaml:"placement"`
 }
@@ -29,7 +29,10 @@ type Entry struct {
 // Connect returns what keeps proxies at e, for the cluster of that name. It
 // reads CAFile and calls nobody. Close its Provider at the end.
 func (e Entry) Connect(cluster string) (*Proxies, error) {
-	o := client.Options{Name: e.Name, Server: e.Server, TokenFile: e.TokenFile, Wait: e.Wait, UserAgent: "egress-operator"}
+	o := client.Options{
+		Name: e.Name, Server: e.Server, TokenFile: e.TokenFile, Wait: time.Duration(e.WaitSeconds) * time.Second,
+		UserAgent: "egress-operator",
+	}
 	if e.CAFile != "" {
 		ca, err := os.ReadFile(e.CAFile)
 		if err != nil {
