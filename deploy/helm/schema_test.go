@@ -123,6 +123,39 @@ func TestSchema_refusesWrongValues(t *testing.T) {
 	}
 }
 
+// TestTemplates_useOnlyValuesThatExist finds what a template asks for and nobody can set.
+func TestTemplates_useOnlyValuesThatExist(t *testing.T) {
+	values, err := readValues(valuesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	var walk func(value)
+	walk = func(v value) {
+		known[v.Path] = true
+		for _, b := range v.Below {
+			walk(b)
+		}
+	}
+	walk(values)
+	used := regexp.MustCompile(`\.Values\.([A-Za-z0-9.]+)`)
+	n := 0
+	err = filepath.WalkDir("kvm2d/templates", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		for _, match := range used.FindAllStringSubmatch(read(t, path), -1) {
+			if n++; !known[match[1]] {
+				t.Errorf("%s: there is no value %s", path, match[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || n < 80 {
+		t.Errorf("got %v and %d uses of values, want more", err, n)
+	}
+}
+
 // TestGenerate_isUpToDate holds the chart to what generate makes.
 func TestGenerate_isUpToDate(t *testing.T) {
 	files, err := generate()
