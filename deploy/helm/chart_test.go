@@ -173,6 +173,25 @@ func TestChart_rendersForItsOldestKubernetes(t *testing.T) {
 	}
 }
 
+// TestChart_canBePartOfAnother puts it into a chart that has values for all of its parts, which Helm hands to each.
+func TestChart_canBePartOfAnother(t *testing.T) {
+	parent := t.TempDir()
+	if err := os.CopyFS(filepath.Join(parent, "charts", "kvm2d"), os.DirFS("kvm2d")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(parent, "Chart.yaml"), []byte("{apiVersion: v2, name: parent, version: 1.0.0}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var least m
+	if err := yaml.Unmarshal([]byte(read(t, leastValues)), &least); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, parent, newestKubernetes, nested(t, "kvm2d", least), "global: {a: b}")
+	if err != nil || !strings.Contains(string(out), "kind: Deployment") {
+		t.Errorf("got %v, want it rendered", err)
+	}
+}
+
 // TestChart_saysWhatIsMissing wants an install that could not work to fail, and to say why.
 func TestChart_saysWhatIsMissing(t *testing.T) {
 	for values, want := range map[string]string{
