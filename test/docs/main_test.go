@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,10 +247,22 @@ func TestShell_endsWithItsCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if out, err := s.run(ctx, "run", "echo before; sleep 1000 & sleep 1000\n"); err == nil || out != "before" {
-		t.Errorf("got %q, %v; want before and an error", out, err)
+	hangs := filepath.Join(t.TempDir(), "hangs")
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for tick := time.Tick(5 * time.Millisecond); ctx.Err() == nil; <-tick {
+			if _, err := os.Stat(hangs); err == nil {
+				cancel()
+			}
+		}
+	})
+	out, err := s.run(ctx, "run", "echo before; sleep 1000 & touch "+hangs+"; sleep 1000\n")
+	cancel()
+	watch.Wait()
+	if !errors.Is(err, context.Canceled) || out != "before" {
+		t.Errorf("got %q, %v; want before, cancelled", out, err)
 	}
 }
 
