@@ -3,14 +3,15 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,8 @@ type race struct {
 	daemons [2]*killable
 }
 
-// startRace starts both, each behind a proxy that reads its calls.
+// startRace starts both. Each logs in on the host as ever, and finds there, in
+// libvirt's place, the socket of a proxy that reads its calls.
 func startRace(t *testing.T, s settings, seed uint64) *race {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,13 +75,17 @@ func startRace(t *testing.T, s settings, seed uint64) *race {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build kvm2d: %v\n%s", err, out)
 	}
-	upstream := s.forward(t, dir)
 	r := &race{settings: s, tally: newTally(seed)}
-	for i := range r.daemons {
-		socket := filepath.Join(dir, fmt.Sprintf("%d.sock", i))
-		startProxy(t, socket, upstream, &side{tally: r.tally, number: i, doomed: map[rpcCall]moment{}})
+	upstream := filepath.Join(dir, "libvirt.sock")
+	var proxies [2]string
+	for i := range proxies {
+		proxies[i] = filepath.Join(dir, fmt.Sprintf("%d.sock", i))
+		startProxy(t, proxies[i], upstream, &side{tally: r.tally, number: i, doomed: map[rpcCall]moment{}})
+	}
+	sockets := s.forward(t, upstream, proxies)
+	for i, socket := range sockets {
 		d := &killable{binary: binary, config: filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), logFile: filepath.Join(dir, fmt.Sprintf("%d.log", i)), listen: freeAddress(t)}
-		if err := os.WriteFile(d.config, []byte(s.localConfig(socket)), 0o600); err != nil {
+		if err := os.WriteFile(d.config, []byte(s.raceConfig(socket)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r.daemons[i], r.kill[i] = d, d.kill
@@ -94,47 +100,67 @@ func startRace(t *testing.T, s settings, seed uint64) *race {
 	return r
 }
 
-// forward brings libvirt's socket here, through SSH.
-func (s settings) forward(t *testing.T, dir string) string {
+// forward brings libvirt's socket here, to upstream, and puts a socket on the
+// host for each proxy here. It returns the paths of those.
+func (s settings) forward(t *testing.T, upstream string, proxies [2]string) (sockets [2]string) {
 	t.Helper()
-	host, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	remote := s.socket
 	if remote == "" {
 		remote = "/var/run/libvirt/libvirt-sock"
 	}
-	local := filepath.Join(dir, "libvirt.sock")
-	ssh := exec.CommandContext(context.WithoutCancel(t.Context()), "ssh", "-F", "none", "-N", "-p", port, "-i", s.key,
-		"-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "UserKnownHostsFile="+s.knownHosts, "-o", "ExitOnForwardFailure=yes",
-		"-L", local+":"+remote, s.user+"@"+host)
-	var out bytes.Buffer
-	ssh.Stderr = &out
+	args := []string{"-N", "-o", "ExitOnForwardFailure=yes", "-L", upstream + ":" + remote}
+	for i, proxy := range proxies {
+		sockets[i] = fmt.Sprintf("/tmp/kvm2d-race-%s.sock", rand.Text())
+		args = append(args, "-R", sockets[i]+":"+proxy)
+	}
+	ssh := s.ssh(t, args...)
 	if err := ssh.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = ssh.Process.Kill()
 		_ = ssh.Wait()
+		// The SSH server leaves them behind.
+		if out, err := s.ssh(t, "rm", "-f", sockets[0], sockets[1]).CombinedOutput(); err != nil {
+			t.Errorf("remove the sockets on the host: %v\n%s", err, out)
+		}
 	})
 	poll(t, 20*time.Second, 50*time.Millisecond, func() error {
-		_, err := os.Stat(local)
+		_, err := os.Stat(upstream)
 		return err
 	})
-	return local
+	return sockets
 }
 
-// localConfig is the configuration of a daemon that finds libvirt at a socket.
-func (s settings) localConfig(socket string) string {
+// ssh is a run of the ssh client; options come before the host, words of a
+// command after it.
+func (s settings) ssh(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	host, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{
+		"-F", "none", "-p", port, "-i", s.key, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+		"-o", "UserKnownHostsFile=" + s.knownHosts, s.user + "@" + host,
+	}
+	// ssh takes options after the host too, up to the first word that is none.
+	return exec.CommandContext(context.WithoutCancel(t.Context()), "ssh", append(all, args...)...)
+}
+
+// raceConfig is the configuration of a daemon that finds libvirt at that socket
+// of the host.
+func (s settings) raceConfig(socket string) string {
+	uri := url.URL{Scheme: "qemu+ssh", User: url.User(s.user), Host: s.address, Path: "/system"}
 	return fmt.Sprintf(`probeInterval: 1h
 kvm2:
   owner: %s
-  hosts: [{name: %s, uri: "qemu:///system", socket: %q, bridge: %q, pool: %q, domainType: %q}]
+  hosts:
+    - {name: %s, uri: %q, sshKeyFile: %q, knownHostsFile: %q, socket: %q, bridge: %q, pool: %q, domainType: %q}
   images: {%s: {url: %q, firmware: bios%s}}
   sizes: {small: {vcpus: 1, memoryMiB: 128}}
   placements: {%s: {host: %s, image: %s, size: small}}
-`, testOwner, hostName, socket, s.bridge, s.pool, s.domainType, testImage, s.imageURL, s.digest(), hostName, hostName, testImage)
+`, testOwner, hostName, uri.String(), s.key, s.knownHosts, socket, s.bridge, s.pool, s.domainType, testImage, s.imageURL, s.digest(), hostName, hostName, testImage)
 }
 
 func freeAddress(t *testing.T) string {
@@ -173,7 +199,7 @@ func (r *race) round(t *testing.T) {
 		d.start(t)
 	}
 	last := r.daemons[r.upTo(2)]
-	poll(t, time.Minute, 200*time.Millisecond, func() error { return last.settle(t.Context()) })
+	poll(t, time.Minute, 200*time.Millisecond, func() error { return last.insist(t.Context(), true) })
 	r.wantOneVM(t)
 	last = r.daemons[r.upTo(2)]
 	poll(t, time.Minute, 200*time.Millisecond, func() error { return last.insist(t.Context(), false) })
@@ -289,17 +315,6 @@ func (d *killable) insist(ctx context.Context, create bool) error {
 		body = fmt.Sprintf(`{"name": %q, "uid": "walker", "placement": %q, "cloudInit": "#!/bin/sh\n"}`, walked, hostName)
 	}
 	_, err := d.call(ctx, method, path, body)
-	return err
-}
-
-// settle creates the instance. What runs without its disk, because a delete took
-// that of a machine that was just being made and both daemons were killed, is a
-// delete's to end.
-func (d *killable) settle(ctx context.Context) error {
-	err := d.insist(ctx, true)
-	if problem, ok := errors.AsType[*problemError](err); ok && problem.Reason == "Vanished" {
-		return errors.Join(d.insist(ctx, false), err)
-	}
 	return err
 }
 
