@@ -66,8 +66,19 @@ func (p *prober) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			p.look(ctx)
+			p.lookSafely(ctx)
 		}
+	}
+}
+
+// lookSafely is look, whose panic is a line of the log and costs that look.
+func (p *prober) lookSafely(ctx context.Context) {
+	err := instance.Guard(func() error {
+		p.look(ctx)
+		return nil
+	})
+	if stack, ok := instance.PanicStack(err); ok {
+		p.log.ErrorContext(ctx, "probe panicked", "error", err, "stack", stack)
 	}
 }
 

@@ -72,6 +72,38 @@ func TestProber_firstLookAfterOneInterval(t *testing.T) {
 	})
 }
 
+// panickingService panics in its first Check.
+type panickingService struct{ scriptedService }
+
+func (s *panickingService) Check(ctx context.Context) instance.Report {
+	if s.checks.Load() == 0 {
+		s.checks.Add(1)
+		panic("sentinel-of-a-panic")
+	}
+	return s.scriptedService.Check(ctx)
+}
+
+func TestProber_panicCostsThatLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		target := &panickingService{scriptedService{reports: []instance.Report{{}}}}
+		life := &lifecycle{log: slog.New(slog.NewJSONHandler(&log, nil))}
+		p := newProber(target, 30*time.Second, life.log, prometheus.NewRegistry())
+		p.start(t.Context(), life)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if p.Last().At.IsZero() {
+			t.Error("got no look after the one that panicked")
+		}
+		if err := life.stop(t.Context(), time.Second); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), `"stack":`); n != 1 || strings.Contains(log.String(), "sentinel") {
+			t.Errorf("got %d stacks in the log, want 1, and nothing of the value:\n%s", n, &log)
+		}
+	})
+}
+
 func TestProber_gaugesAndChanges(t *testing.T) {
 	size, free := 10.0, 2.5
 	good := instance.HostHealth{

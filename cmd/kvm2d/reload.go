@@ -149,12 +149,19 @@ func (r *reloader) reload(ctx context.Context, trigger string, content []byte, e
 	log := r.log.With(slog.String("file", r.file.path), slog.String("trigger", trigger))
 	var outcome string
 	if err == nil {
-		outcome, err = r.take(ctx, log, content)
+		err = instance.Guard(func() (err error) {
+			outcome, err = r.take(ctx, log, content)
+			return err
+		})
 	}
 	if err != nil {
 		outcome = reloadRefused
 		r.good.Set(0)
-		log.ErrorContext(ctx, "configuration not reloaded, the old one stays in force", "error", oneLine(err))
+		attrs := []any{slog.String("error", oneLine(err))}
+		if stack, ok := instance.PanicStack(err); ok {
+			attrs = append(attrs, slog.String("stack", stack))
+		}
+		log.ErrorContext(ctx, "configuration not reloaded, the old one stays in force", attrs...)
 	} else {
 		r.markGood()
 	}

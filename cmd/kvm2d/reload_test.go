@@ -53,6 +53,9 @@ func (d *reloadable) connector(h config.Host) (libvirtx.Connector, error) {
 	if host, ok := d.hosts[h.Name]; ok {
 		return host, nil
 	}
+	if h.Name == "panics" {
+		panic("sentinel-of-a-panic")
+	}
 	return nil, errors.New("no such host")
 }
 
@@ -209,6 +212,7 @@ func TestReload_refusedKeepsTheOldOne(t *testing.T) {
 		{"faults", "  hosts: []\n  owner: A\n", "kvm2.hosts: line 2: at least one host is needed; kvm2.owner: line 3: want a DNS label"},
 		{"a host that cannot be set up", hostLines("a", "b", "c", "zzz"), "set up host zzz: no such host"},
 		{"not YAML", "\t", "line 2: not YAML: "},
+		{"a panic", hostLines("a", "b", "panics"), "panic of type string"},
 	} {
 		logged := len(d.log.String())
 		d.write(t, tt.kvm2)

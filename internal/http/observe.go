@@ -95,6 +95,9 @@ func (o *observer) finish(r *http.Request, rec *record, out *recorder, trail *in
 	if status == 0 {
 		status = http.StatusOK
 	}
+	if stack, ok := instance.PanicStack(rec.err); ok {
+		rec.stack = stack
+	}
 	step, warnings := trail.Read()
 	o.metrics.observe(route, r.Method, status, rec.kind, len(warnings), took)
 	nameSpan(r, route, rec, status)

@@ -151,6 +151,17 @@ func TestPanic_showsNothing(t *testing.T) {
 	}
 }
 
+// TestPanic_inWorkThatWasWaitedFor: it comes as an error, whose stack is told here.
+func TestPanic_inWorkThatWasWaitedFor(t *testing.T) {
+	fault := instance.Guard(func() error { panic("sentinel-of-a-panic") })
+	h := newHarness(t, &fakeService{err: fault})
+	wantProblem(t, h.do(request(http.MethodGet, "/instances/hosts/h/domains/a", "")), http.StatusInternalServerError, instance.ReasonInternal)
+	line := h.lines(t)[0]
+	if stack, _ := line["stack"].(string); !strings.Contains(stack, "observe_test.go") || line["level"] != "ERROR" || line["outcome"] != "panicked" {
+		t.Errorf("line %v, want level ERROR, panicked, with the stack", line)
+	}
+}
+
 func TestPanic_afterTheAnswerBegan(t *testing.T) {
 	o := &observer{log: discardLog(), metrics: mustMetrics(t)}
 	handler := o.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -63,7 +63,9 @@ func (c *Cache) cached(ctx context.Context, pool Pool, k key, diskBytes int64) (
 		guessed = hinted && checkDisk(k, hint.VirtualBytes, diskBytes) == nil
 	)
 	if guessed {
-		aside.Go(func() { room = checkRoom(ctx, pool, diskOr(diskBytes, hint.VirtualBytes)) })
+		aside.Go(func() {
+			room = instance.Guard(func() error { return checkRoom(ctx, pool, diskOr(diskBytes, hint.VirtualBytes)) })
+		})
 	}
 	base, state, err := find(ctx, pool, k, hint.Volume)
 	aside.Wait()
@@ -203,7 +205,10 @@ func (c *Cache) probe(ctx context.Context, img instance.Image) (facts, error) {
 	if !shared {
 		p = &probe{done: make(chan struct{})}
 		_, ok := c.crew.start(ctx, func(ctx, _ context.Context) {
-			p.facts, p.err = c.source.probe(ctx, img)
+			p.err = instance.Guard(func() (err error) {
+				p.facts, err = c.source.probe(ctx, img)
+				return err
+			})
 			c.mu.Lock()
 			delete(c.probes, id)
 			c.mu.Unlock()

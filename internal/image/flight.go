@@ -107,7 +107,11 @@ func (c *Cache) run(ctx, undo context.Context, pool Pool, img instance.Image, f 
 	}
 	c.metrics.began(f.key)
 	reported := c.report(ctx, f)
-	base, err := c.download(ctx, undo, pool, img, f)
+	var base instance.Base
+	err := instance.Guard(func() (err error) {
+		base, err = c.download(ctx, undo, pool, img, f)
+		return err
+	})
 	reported()
 	if err != nil && ctx.Err() != nil {
 		err = ended(ctx, downloadOp(img), f.key.host)
@@ -156,6 +160,10 @@ func (c *Cache) logEnd(ctx context.Context, f *flight, waiting int) {
 	}
 	if f.err != nil {
 		attrs = append(attrs, slog.String("reason", string(instance.ReasonOf(f.err))), slog.String("error", f.err.Error()))
+	}
+	if stack, ok := instance.PanicStack(f.err); ok {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("stack", stack))
 	}
 	c.log.LogAttrs(ctx, level, "image download ended", attrs...)
 }

@@ -34,7 +34,12 @@ func find(ctx context.Context, pool Pool, k key, hint string) (instance.Base, st
 		aside       sync.WaitGroup
 	)
 	if hint != "" {
-		aside.Go(func() { expected, expectedErr = readVolume(ctx, pool, hint) })
+		aside.Go(func() {
+			expectedErr = instance.Guard(func() (err error) {
+				expected, err = readVolume(ctx, pool, hint)
+				return err
+			})
+		})
 	}
 	marker, err := readVolume(ctx, pool, k.marker())
 	aside.Wait()

@@ -49,7 +49,14 @@ func (c *Cache) watch(ctx context.Context, host string, pool Pool, again bool) {
 		return
 	}
 	_, s.running = c.crew.start(ctx, func(ctx, _ context.Context) {
-		clean := c.sweepUntilClean(ctx, host, pool)
+		var clean bool
+		err := instance.Guard(func() error {
+			clean = c.sweepUntilClean(ctx, host, pool)
+			return nil
+		})
+		if stack, ok := instance.PanicStack(err); ok {
+			c.log.ErrorContext(ctx, "search for dead partials ended", "host", host, "error", err, "stack", stack)
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.running, s.done = false, clean

@@ -57,7 +57,7 @@ func (s *Service) joinOrStartCheck(ctx context.Context) *checkRun {
 	s.checking = run
 	s.work.Go(func() {
 		defer run.cancel()
-		run.look(work)
+		s.look(work, run)
 		s.mu.Lock()
 		s.checking = nil
 		s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Service) joinOrStartCheck(ctx context.Context) *checkRun {
 }
 
 // look asks all hosts and notes each answer as it comes.
-func (c *checkRun) look(ctx context.Context) {
+func (s *Service) look(ctx context.Context, c *checkRun) {
 	steps := make([]func(context.Context) error, 0, len(c.hosts))
 	for i, h := range c.hosts {
 		steps = append(steps, func(ctx context.Context) error {
@@ -78,6 +78,7 @@ func (c *checkRun) look(ctx context.Context) {
 				return nil
 			})
 			if err != nil {
+				s.tellPanic(ctx, err)
 				entry = HostHealth{Reason: ReasonInternal, Message: err.Error(), Latency: time.Since(began)}
 			}
 			entry.Host = h.Name()

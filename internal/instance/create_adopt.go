@@ -220,6 +220,7 @@ func (r *createRun) tidy(ctx context.Context, m Machine) error {
 		})
 		err = r.sweep(ctx, r.req.host, m.Name, volumes)
 	}
+	r.tellPanic(ctx, err)
 	if err != nil && ctx.Err() == nil {
 		r.work.trail.Warn("volumes of earlier attempts may be left: " + err.Error())
 	}

@@ -99,6 +99,7 @@ func (r *createRun) discard(ctx context.Context, volumes ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardLimit)
 	defer cancel()
 	if err := r.deleteVolumes(ctx, r.req.host, volumes); err != nil {
+		r.tellPanic(ctx, err)
 		r.work.trail.Warn("the volumes of a failed attempt are left for a repeat or a delete: " + err.Error())
 	}
 }

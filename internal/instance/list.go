@@ -30,6 +30,7 @@ func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 		steps = append(steps, func(ctx context.Context) error {
 			err := situate(s.listHost(ctx, h, &parts[i]), op, ID{Host: h.Name()})
 			if f.Partial {
+				s.tellPanic(ctx, err)
 				parts[i].err = err
 				return nil
 			}

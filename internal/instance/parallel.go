@@ -2,15 +2,13 @@ package instance
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
+	"log/slog"
 	"sync"
 )
 
 // sideBySide runs all steps at once and waits for every one of them. The first
 // failure cancels the others and is returned. A step that panics fails with
-// Internal instead of taking the process along; the panic's value is not shown
-// because it may hold what a caller sent.
+// Internal instead of taking the process along.
 func sideBySide(ctx context.Context, steps ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,23 +31,14 @@ func sideBySide(ctx context.Context, steps ...func(context.Context) error) error
 	return first
 }
 
-// guarded runs step and turns a panic into an error.
-func guarded(ctx context.Context, step func(context.Context) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-	}()
-	return step(ctx)
+// guarded is Guard for a step with a context.
+func guarded(ctx context.Context, step func(context.Context) error) error {
+	return Guard(func() error { return step(ctx) })
 }
 
-// panicError keeps the stack of a panic for the log; its text, which callers see, has none of it.
-type panicError struct {
-	stack []byte
-}
-
-func (panicError) Error() string { return "internal fault" }
-
-func panicked(p any) *Error {
-	return &Error{Reason: ReasonInternal, Detail: fmt.Sprintf("panic of type %T", p), Err: panicError{debug.Stack()}}
+// tellPanic logs the panic that err comes from, for errors that end here.
+func (s *Service) tellPanic(ctx context.Context, err error) {
+	if stack, ok := PanicStack(err); ok {
+		s.log.ErrorContext(ctx, "panic", slog.Any("error", err), slog.String("stack", stack))
+	}
 }

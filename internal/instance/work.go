@@ -125,9 +125,9 @@ func (s *Service) logCreation(ctx context.Context, c *creation, took time.Durati
 		return
 	}
 	attrs = append(attrs, slog.String("reason", string(ReasonOf(c.err))), slog.Any("error", c.err))
-	if p, ok := errors.AsType[panicError](c.err); ok {
+	if stack, ok := PanicStack(c.err); ok {
 		level = slog.LevelError
-		attrs = append(attrs, slog.String("stack", string(p.stack)))
+		attrs = append(attrs, slog.String("stack", stack))
 	}
 	s.log.Log(ctx, level, "create ended with an error", attrs...)
 }

@@ -120,7 +120,7 @@ func Classify(err error) instance.Reason {
 }
 
 func sourceReason(src *SourceError) instance.Reason {
-	if r := instance.ReasonOf(src.Err); r != instance.ReasonInternal {
+	if r := instance.ReasonOf(src.Err); r != instance.ReasonInternal || as[*instance.Error](src.Err) {
 		return r
 	}
 	return instance.ReasonDownloadFailed

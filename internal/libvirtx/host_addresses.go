@@ -60,14 +60,28 @@ func (h *Host) startAddresses(ctx context.Context, wg *sync.WaitGroup, a *addres
 		}
 		return interfaceAddresses(ifaces, name, a.view.MACs)
 	}
-	wg.Go(func() {
+	h.aside(wg, func() {
 		a.agent = ask(libvirt.DomainInterfaceAddressesSrcAgent, instance.SourceAgent)
 		// One without an IPv4 is a guest that still comes up.
 		if hasIPv4(a.agent) {
 			h.agents.put(key, a.agent)
 		}
 	})
-	wg.Go(func() { a.arp = ask(libvirt.DomainInterfaceAddressesSrcArp, instance.SourceARP) })
+	h.aside(wg, func() { a.arp = ask(libvirt.DomainInterfaceAddressesSrcArp, instance.SourceARP) })
+}
+
+// aside runs work in a goroutine of wg, which nothing fails for: a panic is no
+// answer, too.
+func (h *Host) aside(wg *sync.WaitGroup, work func()) {
+	wg.Go(func() {
+		err := instance.Guard(func() error {
+			work()
+			return nil
+		})
+		if stack, ok := instance.PanicStack(err); ok {
+			h.log.Error("reading addresses panicked", "error", err, "stack", stack)
+		}
+	})
 }
 
 // leasesByNetwork are the leases of each network that a list asked.
@@ -91,7 +105,7 @@ func (h *Host) startLeases(ctx context.Context, wg *sync.WaitGroup, domains []*l
 	}
 	out.leases = make([][]libvirt.NetworkDhcpLease, len(out.names))
 	for i, name := range out.names {
-		wg.Go(func() {
+		h.aside(wg, func() {
 			_ = h.withNetwork(ctx, name, func(network libvirt.Network) (err error) {
 				out.leases[i], err = h.be.NetworkGetDhcpLeases(ctx, network)
 				return err

@@ -87,7 +87,7 @@ func (e *examination) run(ctx context.Context, be Backend) error {
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, part := range parts {
-		wg.Go(func() { errs[i] = part(ctx, be) })
+		wg.Go(func() { errs[i] = instance.Guard(func() error { return part(ctx, be) }) })
 	}
 	wg.Wait()
 	for _, err := range errs {

@@ -69,24 +69,24 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 		answers       addressAnswers
 	)
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
+	g.Go(safely(func() (err error) {
 		doc, err = h.be.DomainGetXMLDesc(gctx, dom, 0)
 		return err
-	})
-	g.Go(func() (err error) {
+	}))
+	g.Go(safely(func() (err error) {
 		state, reason, err = h.be.DomainGetState(gctx, dom)
 		return err
-	})
+	}))
 	// A domain that does not run exists by its definition alone.
 	if dom.ID != stoppedID {
-		g.Go(func() (err error) {
+		g.Go(safely(func() (err error) {
 			persistent, err = h.be.DomainIsPersistent(gctx, dom)
 			return err
-		})
-		g.Go(func() (err error) {
+		}))
+		g.Go(safely(func() (err error) {
 			stored, err = h.be.DomainGetXMLDesc(gctx, dom, libvirt.DomainXMLInactive)
 			return err
-		})
+		}))
 	}
 	if addresses {
 		actx, cancel := context.WithTimeout(gctx, addressWait)
@@ -110,6 +110,11 @@ func (h *Host) readDomain(ctx context.Context, dom libvirt.Domain, addresses boo
 		m.Addresses = answers.ofCards(view.MACs)
 	}
 	return m, nil
+}
+
+// safely has a step that panics fail instead.
+func safely(step func() error) func() error {
+	return func() error { return instance.Guard(step) }
 }
 
 // storedDeleting reports whether a running domain's stored definition is marked
@@ -161,12 +166,12 @@ func (h *Host) askAddresses(ctx context.Context, g *errgroup.Group, dom libvirt.
 		libvirt.DomainInterfaceAddressesSrcLease: &into.lease,
 		libvirt.DomainInterfaceAddressesSrcArp:   &into.arp,
 	} {
-		g.Go(func() error {
+		g.Go(safely(func() error {
 			ifaces, err := h.be.DomainInterfaceAddresses(ctx, dom, source)
 			if err == nil {
 				*answer = ifaces
 			}
 			return nil
-		})
+		}))
 	}
 }

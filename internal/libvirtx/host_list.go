@@ -81,14 +81,14 @@ func (h *Host) readListed(ctx context.Context, records []libvirt.DomainStatsReco
 	for _, r := range records {
 		d := &listed{record: r}
 		out = append(out, d)
-		g.Go(func() error { return d.unlessGone(h.readView(gctx, d)) })
+		g.Go(safely(func() error { return d.unlessGone(h.readView(gctx, d)) }))
 		// A domain that does not run exists by its definition alone.
 		if r.Dom.ID != stoppedID {
-			g.Go(func() error {
+			g.Go(safely(func() error {
 				persistent, err := h.be.DomainIsPersistent(gctx, d.record.Dom)
 				d.transient = err == nil && !persistent
 				return d.unlessGone(err)
-			})
+			}))
 		}
 	}
 	if err := g.Wait(); err != nil {

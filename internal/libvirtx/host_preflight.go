@@ -25,7 +25,7 @@ func (h *Host) Preflight(ctx context.Context, fw instance.Firmware) error {
 	errs := make([]error, len(checks))
 	var wg sync.WaitGroup
 	for i, check := range checks {
-		wg.Go(func() { errs[i] = check(ctx) })
+		wg.Go(func() { errs[i] = instance.Guard(func() error { return check(ctx) }) })
 	}
 	wg.Wait()
 	for _, err := range errs {

@@ -58,14 +58,14 @@ func (h *Host) Volumes(ctx context.Context, prefix string) ([]instance.Volume, e
 		if !strings.HasPrefix(ref.Name, prefix) {
 			continue
 		}
-		g.Go(func() error {
+		g.Go(safely(func() error {
 			v, err := h.readVolume(gctx, ref)
 			if answered(err, libvirt.ErrNoStorageVol) {
 				return nil
 			}
 			found[i] = &v
 			return err
-		})
+		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, h.failVolume(ctx, op, "", err)

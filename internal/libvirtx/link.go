@@ -203,6 +203,7 @@ func (l *Link) adopt(s *session, kind lane) bool {
 			if s.end(nil) {
 				l.observe.lost(kind, s.lost())
 			}
+			l.observe.panicked("libvirt call", s.endedBy())
 			s.close(nil)
 		case <-l.closing:
 			s.close(errClosed)

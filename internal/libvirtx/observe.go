@@ -58,11 +58,16 @@ func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Con
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(o.attributes(session)...))
 	defer end(span)()
 	began := time.Now()
-	conn, err := connector.Connect(ctx)
+	var conn Conn
+	err := instance.Guard(func() (err error) {
+		conn, err = connector.Connect(ctx)
+		return err
+	})
 	took := time.Since(began)
 
 	outcome := outcomeOf(err)
 	finish(span, outcome, err)
+	o.panicked("libvirt dial", err)
 	o.metrics.dialSeconds.WithLabelValues(o.host).Observe(took.Seconds())
 	o.metrics.dials.WithLabelValues(o.host, outcome).Inc()
 	if o.log.Enabled(ctx, slog.LevelDebug) {
@@ -75,6 +80,14 @@ func (o observer) dial(ctx context.Context, kind lane, connector Connector) (Con
 // be there to tell of it.
 func (o observer) lost(kind lane, cause error) {
 	o.log.Info("libvirt connection lost", slog.String("session", kind.String()), slog.String("error", cause.Error()))
+}
+
+// panicked tells of a panic, if that is what err comes from and nobody has told
+// of it: it ends work that others may wait for, or nobody.
+func (o observer) panicked(what string, err error) {
+	if stack, ok := instance.PanicStack(err); ok {
+		o.log.Error("panic", slog.String("in", what), slog.String("error", err.Error()), slog.String("stack", stack))
+	}
 }
 
 // abandoned counts a call whose caller left before its answer.

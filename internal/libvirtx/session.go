@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	libvirt "github.com/digitalocean/go-libvirt"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
 // session is one connection and the only place where a call is made. libvirt
@@ -49,7 +51,9 @@ func (s *session) do(ctx context.Context, c call, fn rpc) error {
 		defer clk.timer.Stop()
 		defer cancel(nil)
 		defer close(a.done)
-		a.err = fn(runCtx, s.conn, inflight{progress: clk.progress, wait: clk.wait, spawn: s.spawn})
+		a.err = s.guarded(func() error {
+			return fn(runCtx, s.conn, inflight{progress: clk.progress, wait: clk.wait, spawn: s.spawn})
+		})
 	})
 	if !started {
 		clk.timer.Stop()
@@ -65,6 +69,21 @@ func (s *session) do(ctx context.Context, c call, fn rpc) error {
 	case <-clk.timer.C:
 		return s.expire(c, clk, cancel)
 	}
+}
+
+// guarded runs a call. One that panics costs the session, since nobody knows what
+// it left locked.
+func (s *session) guarded(call func() error) error {
+	returned := false
+	err := instance.Guard(func() error {
+		err := call()
+		returned = true
+		return err
+	})
+	if !returned {
+		s.end(err)
+	}
+	return err
 }
 
 // answer is what a call ended with; err may be read once done is closed.
@@ -167,6 +186,13 @@ func (s *session) end(cause error) bool {
 	s.ended, s.cause = true, cause
 	s.work.Go(func() { _ = s.conn.Close() })
 	return true
+}
+
+// endedBy returns the cause of the end.
+func (s *session) endedBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
 }
 
 // close is end, and waits for the session's goroutines.

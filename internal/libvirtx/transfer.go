@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	libvirt "github.com/digitalocean/go-libvirt"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
 // chunkBytes is what one stream packet carries: through SSH, three times the
@@ -66,10 +68,14 @@ func (s *source) pump(src io.Reader, left uint64) {
 		case <-s.done:
 			return
 		}
-		n, err := io.ReadFull(src, buf[:min(left, uint64(len(buf)))])
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+		var n int
+		err := instance.Guard(func() (err error) {
+			n, err = io.ReadFull(src, buf[:min(left, uint64(len(buf)))])
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		})
 		left -= uint64(n)
 		c := chunk{data: buf[:n], whole: buf}
 		if err != nil {
