@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help all generate fmt lint test test-unit test-chart test-lab test-integration-kvm2 test-two-daemons mutate test-faults image-faults conformance docs-test test-alerts test-k8s diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
+.PHONY: help all generate fmt lint test test-unit test-chart test-lab test-integration-kvm2 test-two-daemons mutate mutate-sample test-faults image-faults conformance docs-test test-alerts test-k8s diagnose vulncheck build image release release-check demo demo-down page-shots fuzz-http
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-21s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ test-two-daemons: ## Two daemons race on a real host and are killed; ROUNDS=50 S
 
 mutate: ## Break the code once per rule of the contract; each break must turn its tests red
 	@. scripts/env.sh && go run ./test/mutate -root .
+
+mutate-sample: ## Break instance, image and libvirtx in N generated ways each (150), drawn by SEED (1)
+	@. scripts/env.sh && go run ./test/mutate -root . -sample $(or $(N),150) -seed $(or $(SEED),1)
 
 test-faults: ## Break the way to a real host in every way, and print what callers see (3 minutes)
 	@test/faults/run

@@ -199,7 +199,7 @@ func TestEnsureImage_sha256MismatchIsPermanentAndRemovesVolume(t *testing.T) {
 
 	wantReason(t, err, instance.ReasonChecksumMismatch)
 	if !errors.Is(err, instance.Permanent) {
-		t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+		t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 	}
 	if got := pool.names(); len(got) != 0 {
 		t.Errorf("got volumes %v, want none", got)
@@ -268,7 +268,7 @@ func TestEnsureImage_http404IsPermanent(t *testing.T) {
 	_, err := k.ensure(t.Context(), imageOf(nil))
 	wantReason(t, err, instance.ReasonImageUnavailable)
 	if !errors.Is(err, instance.Permanent) {
-		t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+		t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 	}
 }
 
@@ -277,7 +277,7 @@ func TestEnsureImage_http503IsTransient(t *testing.T) {
 	_, err := k.ensure(t.Context(), imageOf(nil))
 	wantReason(t, err, instance.ReasonDownloadFailed)
 	if !errors.Is(err, instance.Transient) {
-		t.Errorf("got kind %s, want Transient", instance.KindOf(err))
+		t.Errorf("got kind %s, want Transient", instance.ReasonOf(err).Kind())
 	}
 }
 

@@ -30,7 +30,7 @@ func TestEnsureImage_failureAtEachPoolCall(t *testing.T) {
 				k := newKit(t, pool, &site{content: content})
 				pool.plant(failAt(pool, n, after, &hit))
 				_, err := k.ensure(t.Context(), img)
-				if hit.Load() && err != nil && instance.KindOf(err) != instance.Transient {
+				if hit.Load() && err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
 					t.Errorf("call %d (after %v): got %v, want Transient", n, after, err)
 				}
 				pool.plant(nil)

@@ -35,7 +35,7 @@ func TestCheckPoolSpace_belowNeededIsQuota(t *testing.T) {
 			}
 			wantReason(t, err, tt.want)
 			if !errors.Is(err, instance.QuotaExceeded) {
-				t.Errorf("got kind %s, want QuotaExceeded", instance.KindOf(err))
+				t.Errorf("got kind %s, want QuotaExceeded", instance.ReasonOf(err).Kind())
 			}
 			if got := pool.writes(); len(got) != 0 {
 				t.Errorf("got writes %v, want none", got)

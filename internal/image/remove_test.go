@@ -48,7 +48,7 @@ func TestRemove_inUseIsPermanentAndKeepsTheMarker(t *testing.T) {
 	err := k.cache.Remove(t.Context(), testHost, img, base.Identity)
 	wantReason(t, err, instance.ReasonImageInUse)
 	if !errors.Is(err, instance.Permanent) {
-		t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+		t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 	}
 	if err := k.cache.Confirm(t.Context(), testHost, base); err != nil {
 		t.Errorf("confirm: %v", err)

@@ -225,6 +225,9 @@ func TestVendorData_isShellScriptNotCloudConfig(t *testing.T) {
 // In each kind of guest the script does what it can and ends well. The guests
 // are directories of commands that note how they were called.
 func TestVendorData_scriptInGuests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs shells for seconds")
+	}
 	for _, tt := range []struct {
 		name  string
 		tools map[string]string

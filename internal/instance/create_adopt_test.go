@@ -68,7 +68,7 @@ func TestCreate_adoptionWithForeignUIDIsPermanent(t *testing.T) {
 			if tt.want != "" {
 				wantReason(t, err, tt.want, "alpha", "vm")
 				if !errors.Is(err, instance.Permanent) {
-					t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+					t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 				}
 				if domains, _ := w.host().snapshot(t); domains["vm"].Mark.UID != tt.written {
 					t.Errorf("got uid %q written, want %q left alone", domains["vm"].Mark.UID, tt.written)

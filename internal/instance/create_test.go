@@ -133,7 +133,7 @@ func TestCreate_poolOutOfSpaceIsQuotaExceeded(t *testing.T) {
 	_, err := w.Create(t.Context(), spec("vm"), patience)
 	wantReason(t, err, instance.ReasonPoolFull, "alpha", "vm")
 	if !errors.Is(err, instance.QuotaExceeded) {
-		t.Errorf("got kind %s, want QuotaExceeded", instance.KindOf(err))
+		t.Errorf("got kind %s, want QuotaExceeded", instance.ReasonOf(err).Kind())
 	}
 	wantNothing(t, w.host().room)
 	w.host().available = needed
@@ -167,7 +167,7 @@ func TestCreate_libvirtNotFoundIsTransientNotNotFound(t *testing.T) {
 			_, err := w.Create(t.Context(), spec("vm"), patience)
 			wantReason(t, err, instance.ReasonVanished, "alpha", "vm")
 			if errors.Is(err, instance.NotFound) || !errors.Is(err, instance.Transient) {
-				t.Errorf("got kind %s, want Transient", instance.KindOf(err))
+				t.Errorf("got kind %s, want Transient", instance.ReasonOf(err).Kind())
 			}
 		})
 	}

@@ -75,10 +75,6 @@ func Errorf(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Detail: fmt.Sprintf(format, args...)}
 }
 
-// KindOf returns the kind of err. An error that nobody classified is
-// Transient: retrying loses nothing, forgetting a VM would.
-func KindOf(err error) Kind { return ReasonOf(err).Kind() }
-
 // ReasonOf returns the reason of err: that of the outermost *Error in its
 // chain, Timeout or Cancelled for a context's end, Internal for anything else.
 func ReasonOf(err error) Reason {

@@ -33,7 +33,7 @@ func TestGet_afterDeleteReturnsNotFound(t *testing.T) {
 	_, err := w.Get(t.Context(), vmID)
 	wantReason(t, err, instance.ReasonInstanceNotFound, "alpha", "vm")
 	if !errors.Is(err, instance.NotFound) {
-		t.Errorf("got kind %s, want NotFound", instance.KindOf(err))
+		t.Errorf("got kind %s, want NotFound", instance.ReasonOf(err).Kind())
 	}
 }
 
@@ -81,7 +81,7 @@ func TestGet_backendBusyIsTransientNeverNotFound(t *testing.T) {
 		_, err := w.Get(t.Context(), vmID)
 		wantReason(t, err, r, "alpha", "vm")
 		if !errors.Is(err, instance.Transient) {
-			t.Errorf("%s: got kind %s, want Transient", r, instance.KindOf(err))
+			t.Errorf("%s: got kind %s, want Transient", r, instance.ReasonOf(err).Kind())
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestGet_malformedIDIsPermanent(t *testing.T) {
 	_, err := newWorld(t).Get(t.Context(), "hosts/alpha/domains/UPPER")
 	wantReason(t, err, instance.ReasonMalformedID, "", "")
 	if !errors.Is(err, instance.Permanent) {
-		t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+		t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 	}
 }
 
@@ -162,7 +162,7 @@ func TestGet_unconfiguredHostIsPermanent(t *testing.T) {
 	_, err := newWorld(t).Get(t.Context(), "hosts/nowhere/domains/vm")
 	wantReason(t, err, instance.ReasonHostNotConfigured, "nowhere", "vm")
 	if !errors.Is(err, instance.Permanent) {
-		t.Errorf("got kind %s, want Permanent", instance.KindOf(err))
+		t.Errorf("got kind %s, want Permanent", instance.ReasonOf(err).Kind())
 	}
 }
 

@@ -47,7 +47,7 @@ func raceTwoDaemons(t *testing.T, seed uint64, kills bool) {
 			begin := time.Duration(random.IntN(50)) * time.Millisecond
 			wg.Go(func() {
 				<-time.After(begin)
-				if err := createOrDelete(t.Context(), w, create); err != nil && instance.KindOf(err) != instance.Transient {
+				if err := createOrDelete(t.Context(), w, create); err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
 					t.Errorf("daemon %d, call %d: %v", i, j, err)
 				}
 			})

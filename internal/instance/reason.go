@@ -140,7 +140,8 @@ func (r Reason) Kind() Kind {
 	return Transient
 }
 
-// Reasons returns every reason an error can carry, sorted.
+// Reasons returns every reason an error can carry, sorted. The tests hold the
+// API's document, the pages for people and the metrics against it.
 func Reasons() []Reason {
 	all := make([]Reason, 0, len(reasonKinds))
 	for r := range reasonKinds {

@@ -77,8 +77,8 @@ func TestReasonOf(t *testing.T) {
 		if got := instance.ReasonOf(tt.err); got != tt.reason {
 			t.Errorf("ReasonOf(%v) = %s, want %s", tt.err, got, tt.reason)
 		}
-		if got := instance.KindOf(tt.err); got != tt.kind {
-			t.Errorf("KindOf(%v) = %s, want %s", tt.err, got, tt.kind)
+		if got := instance.ReasonOf(tt.err).Kind(); got != tt.kind {
+			t.Errorf("kind of %v is %s, want %s", tt.err, got, tt.kind)
 		}
 	}
 	if !errors.Is(fmt.Errorf("around: %w", plain), instance.QuotaExceeded) || errors.Is(plain, instance.Transient) {

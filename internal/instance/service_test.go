@@ -157,7 +157,7 @@ func TestProvider_cancelledContextReturnsPromptly(t *testing.T) {
 					if took := time.Since(began); took > time.Second {
 						t.Errorf("%s came back after %s", name, took)
 					}
-					if got := instance.KindOf(err); err == nil || got != instance.Transient {
+					if got := instance.ReasonOf(err).Kind(); err == nil || got != instance.Transient {
 						t.Errorf("got %v of kind %s, want Transient", err, got)
 					}
 					closeNow(w.Service)

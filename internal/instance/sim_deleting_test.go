@@ -32,7 +32,7 @@ func TestSimCreate_finishesTheDeleteThatMetAStart(t *testing.T) {
 			}
 			return nil
 		})
-		if err := d.Delete(t.Context(), vmID, ""); instance.KindOf(err) != instance.Transient {
+		if err := d.Delete(t.Context(), vmID, ""); instance.ReasonOf(err).Kind() != instance.Transient {
 			t.Fatalf("Delete = %v, want it to die", err)
 		}
 		s.ClearFaults()

@@ -219,8 +219,8 @@ func walkSim(t *testing.T, states map[string]func(*testing.T, *daemon, *sim.Host
 						if untouched && err != nil {
 							t.Fatalf("without a fault: %v", err)
 						}
-						if err != nil && instance.KindOf(err) != instance.Transient {
-							t.Errorf("got kind %s (%v), want Transient", instance.KindOf(err), err)
+						if err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
+							t.Errorf("got kind %s (%v), want Transient", instance.ReasonOf(err).Kind(), err)
 						}
 						s.ClearFaults()
 						if n%2 == 0 {

@@ -149,8 +149,8 @@ func createFailingAt(t *testing.T, prepare func(*testing.T, *world), fault func(
 	if untouched && err != nil {
 		t.Fatalf("Create without a fault = %v", err)
 	}
-	if err != nil && instance.KindOf(err) != instance.Transient {
-		t.Errorf("n=%d: got kind %s (%v), want Transient", n, instance.KindOf(err), err)
+	if err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
+		t.Errorf("n=%d: got kind %s (%v), want Transient", n, instance.ReasonOf(err).Kind(), err)
 	}
 	w.setHook(nil)
 	w.restart(t)
@@ -202,8 +202,8 @@ func deleteFailingAt(t *testing.T, prepare func(*testing.T, *world), fault func(
 	if untouched && err != nil {
 		t.Fatalf("Delete without a fault = %v", err)
 	}
-	if err != nil && instance.KindOf(err) != instance.Transient {
-		t.Errorf("n=%d: got kind %s (%v), want Transient", n, instance.KindOf(err), err)
+	if err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
+		t.Errorf("n=%d: got kind %s (%v), want Transient", n, instance.ReasonOf(err).Kind(), err)
 	}
 	w.setHook(nil)
 	if err := w.Delete(t.Context(), "hosts/alpha/domains/vm", ""); err != nil {

@@ -53,7 +53,6 @@ type Backend interface {
 	StoragePoolGetXMLDesc(ctx context.Context, pool libvirt.StoragePool) (string, error)
 	StoragePoolRefresh(ctx context.Context, pool libvirt.StoragePool) error
 	StoragePoolListAllVolumes(ctx context.Context, pool libvirt.StoragePool) ([]libvirt.StorageVol, error)
-	StorageVolLookupByName(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, error)
 	StorageVolCreateXML(ctx context.Context, pool libvirt.StoragePool, xml string, flags libvirt.StorageVolCreateFlags) (libvirt.StorageVol, error)
 	StorageVolGetXMLDesc(ctx context.Context, vol libvirt.StorageVol) (string, error)
 	StorageVolGetPath(ctx context.Context, vol libvirt.StorageVol) (string, error)

@@ -20,7 +20,6 @@ var answers = map[uint32]reflect.Type{
 	87:  reflect.TypeFor[libvirt.StoragePoolGetInfoRet](),
 	88:  reflect.TypeFor[libvirt.StoragePoolGetXMLDescRet](),
 	93:  reflect.TypeFor[libvirt.StorageVolCreateXMLRet](),
-	95:  reflect.TypeFor[libvirt.StorageVolLookupByNameRet](),
 	99:  reflect.TypeFor[libvirt.StorageVolGetXMLDescRet](),
 	100: reflect.TypeFor[libvirt.StorageVolGetPathRet](),
 	102: reflect.TypeFor[libvirt.NodeGetFreeMemoryRet](),

@@ -46,12 +46,6 @@ func (c calls) StoragePoolListAllVolumes(ctx context.Context, pool libvirt.Stora
 	})
 }
 
-func (c calls) StorageVolLookupByName(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, error) {
-	return ask(ctx, c.run, route("StorageVolLookupByName", slog.String("volume", name)), func(ctx context.Context, b Backend) (libvirt.StorageVol, error) {
-		return b.StorageVolLookupByName(ctx, pool, name)
-	})
-}
-
 func (c calls) StorageVolCreateXML(ctx context.Context, pool libvirt.StoragePool, xml string, flags libvirt.StorageVolCreateFlags) (libvirt.StorageVol, error) {
 	return ask(ctx, c.run, onPool("StorageVolCreateXML", pool).withXML(xml), func(ctx context.Context, b Backend) (libvirt.StorageVol, error) {
 		return b.StorageVolCreateXML(ctx, pool, xml, flags)

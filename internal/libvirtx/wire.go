@@ -215,10 +215,6 @@ func (w *wire) StoragePoolListAllVolumes(_ context.Context, pool libvirt.Storage
 	return volumes, sent(err)
 }
 
-func (w *wire) StorageVolLookupByName(_ context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, error) {
-	return reply(w.lib.StorageVolLookupByName(pool, name))
-}
-
 func (w *wire) StorageVolCreateXML(_ context.Context, pool libvirt.StoragePool, xml string, flags libvirt.StorageVolCreateFlags) (libvirt.StorageVol, error) {
 	return reply(w.lib.StorageVolCreateXML(pool, xml, flags))
 }

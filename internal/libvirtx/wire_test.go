@@ -22,7 +22,7 @@ var procedures = map[string]uint32{
 	"DomainUndefine": 231, "DomainSetAutostart": 29, "DomainSetMetadata": 264,
 	"NetworkLookupByName": 46, "NetworkIsActive": 152, "NetworkGetDhcpLeases": 341, "InterfaceLookupByName": 128,
 	"StoragePoolLookupByName": 84, "StoragePoolGetInfo": 87, "StoragePoolGetXMLDesc": 88, "StoragePoolRefresh": 83, "StoragePoolListAllVolumes": 282,
-	"StorageVolLookupByName": 95, "StorageVolCreateXML": 93, "StorageVolGetXMLDesc": 99, "StorageVolGetPath": 100,
+	"StorageVolCreateXML": 93, "StorageVolGetXMLDesc": 99, "StorageVolGetPath": 100,
 	"StorageVolDelete": 94, "StorageVolUpload": 208, "StorageVolDownload": 209,
 }
 

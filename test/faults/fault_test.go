@@ -114,7 +114,7 @@ func (o *observation) ask(f fault, want []instance.Reason, call func() error) {
 		return
 	}
 	reason := instance.ReasonOf(err)
-	o.kind = string(instance.KindOf(err))
+	o.kind = string(instance.ReasonOf(err).Kind())
 	if !slices.Contains(strings.Split(o.reason, ", "), string(reason)) {
 		o.reason = strings.TrimPrefix(o.reason+", "+string(reason), ", ")
 	}

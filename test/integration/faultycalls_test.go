@@ -125,10 +125,6 @@ func (c *faultyConn) StoragePoolListAllVolumes(ctx context.Context, pool libvirt
 	return ask(c, "StoragePoolListAllVolumes", func() ([]libvirt.StorageVol, error) { return c.Conn.StoragePoolListAllVolumes(ctx, pool) })
 }
 
-func (c *faultyConn) StorageVolLookupByName(ctx context.Context, pool libvirt.StoragePool, name string) (libvirt.StorageVol, error) {
-	return ask(c, "StorageVolLookupByName", func() (libvirt.StorageVol, error) { return c.Conn.StorageVolLookupByName(ctx, pool, name) })
-}
-
 func (c *faultyConn) StorageVolCreateXML(ctx context.Context, pool libvirt.StoragePool, xml string, flags libvirt.StorageVolCreateFlags) (libvirt.StorageVol, error) {
 	return ask(c, "StorageVolCreateXML", func() (libvirt.StorageVol, error) { return c.Conn.StorageVolCreateXML(ctx, pool, xml, flags) })
 }

@@ -128,8 +128,8 @@ func (w walk) run(t *testing.T, s settings, f fault) {
 		if calls < n && err != nil {
 			t.Fatalf("without a fault: %v", err)
 		}
-		if err != nil && instance.KindOf(err) != instance.Transient {
-			t.Errorf("n=%d, %s: got kind %s (%v), want Transient", n, method, instance.KindOf(err), err)
+		if err != nil && instance.ReasonOf(err).Kind() != instance.Transient {
+			t.Errorf("n=%d, %s: got kind %s (%v), want Transient", n, method, instance.ReasonOf(err).Kind(), err)
 		}
 		struck[method]++
 		if n%2 == 0 {

@@ -102,21 +102,13 @@ func (e entry) run(ctx context.Context, root, dir string) error {
 	if err != nil {
 		return err
 	}
-	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, content, 0o600); err != nil {
-		return err
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, e.file): changed}})
+	overlay, err := writeOverlay(dir, filepath.Join(root, e.file), content)
 	if err != nil {
-		return err
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return err
 	}
 	var errs []error
 	for _, t := range e.red {
-		errs = append(errs, t.run(ctx, root, overlayFile))
+		errs = append(errs, t.run(ctx, root, overlay))
 	}
 	return errors.Join(errs...)
 }

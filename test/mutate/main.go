@@ -1,6 +1,7 @@
 // Command mutate breaks the code once per entry of breaks.txt, each a rule of
-// the contract, and fails unless the entry's tests turn red. The tree is not
-// touched: the compiler reads the broken file in place of the real one.
+// the contract, and fails unless the entry's tests turn red. With -sample it
+// breaks it in generated ways instead, and wants most of them noticed. The tree
+// is not touched: the compiler reads the broken file in place of the real one.
 package main
 
 import (
@@ -18,11 +19,19 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	root := flag.String("root", ".", "`folder` of the tree")
-	only := flag.String("only", "", "run the breaks whose rule or title has this `text`")
+	only := flag.String("only", "", "run the breaks whose rule or title, or sample the packages whose folder has this `text`")
 	check := flag.Bool("check", false, "check the entries against the code and the document, and run nothing")
 	write := flag.Bool("write", false, "write the table of the document anew")
+	n := flag.Int("sample", 0, "try this `number` of generated mutants of each package instead")
+	seed := flag.Uint64("seed", 1, "`number` by which the sample is drawn")
 	flag.Parse()
-	if err := run(ctx, *root, *only, *check, *write); err != nil {
+	var err error
+	if *n > 0 {
+		err = sampleAll(ctx, *root, *only, *n, *seed)
+	} else {
+		err = run(ctx, *root, *only, *check, *write)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		stop()
 		os.Exit(1)

@@ -297,11 +297,10 @@ func TestConsole_appearsWithTheRefresh(t *testing.T) {
 	ctx := t.Context()
 	const log = "<serial type='pty'><log file='" + poolDir + "a.console.log' append='on'/></serial>"
 	d := r.running("", log)
-	_, err := r.conn.StorageVolLookupByName(ctx, r.pool, "a.console.log")
+	v := libvirt.StorageVol{Pool: r.pool.Name, Name: "a.console.log"}
+	_, err := r.conn.StorageVolGetXMLDesc(ctx, v)
 	wantCode(t, "before a refresh", err, libvirt.ErrNoStorageVol)
 	r.must(r.conn.StoragePoolRefresh(ctx, r.pool))
-	v, err := r.conn.StorageVolLookupByName(ctx, r.pool, "a.console.log")
-	r.must(err)
 	var once, twice strings.Builder
 	r.must(r.conn.StorageVolDownload(ctx, v, &once, 0, 0))
 	if !strings.Contains(once.String(), "a login:") {

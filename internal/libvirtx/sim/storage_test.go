@@ -84,7 +84,7 @@ func TestVolume_overUnscannedFile(t *testing.T) {
 		_, err := r.conn.StorageVolCreateXML(t.Context(), r.pool, volumeXML("a", format, 1, ""), 0)
 		wantCode(t, format+" over a file that libvirt has not seen", err, libvirt.ErrOperationInvalid)
 	}
-	_, err := r.conn.StorageVolLookupByName(t.Context(), r.pool, "a")
+	_, err := r.conn.StorageVolGetXMLDesc(t.Context(), libvirt.StorageVol{Pool: r.pool.Name, Name: "a"})
 	wantCode(t, "its look-up", err, libvirt.ErrNoStorageVol)
 	r.must(r.conn.StoragePoolRefresh(t.Context(), r.pool))
 	_, err = r.conn.StorageVolCreateXML(t.Context(), r.pool, volumeXML("a", "raw", 1, ""), 0)
@@ -168,7 +168,7 @@ func TestPool_inactive(t *testing.T) {
 	}
 	_, err = r.conn.StoragePoolLookupByName(ctx, "default")
 	wantCode(t, "lookup of the pool", err, 0)
-	_, err = r.conn.StorageVolLookupByName(ctx, r.pool, "a")
+	_, err = r.conn.StorageVolGetXMLDesc(ctx, libvirt.StorageVol{Pool: r.pool.Name, Name: "a"})
 	wantCode(t, "lookup of a volume", err, libvirt.ErrOperationInvalid)
 	_, err = r.conn.StoragePoolListAllVolumes(ctx, r.pool)
 	wantCode(t, "list", err, libvirt.ErrOperationInvalid)

@@ -43,17 +43,6 @@ func (c *conn) onVolume(ctx context.Context, method string, ref libvirt.StorageV
 	})
 }
 
-func (c *conn) StorageVolLookupByName(ctx context.Context, ref libvirt.StoragePool, name string) (out libvirt.StorageVol, err error) {
-	err = c.onPool(ctx, "StorageVolLookupByName", ref, true, func(p *pool) error {
-		f, err := p.find(name)
-		if err == nil {
-			out = p.volume(f)
-		}
-		return err
-	})
-	return out, err
-}
-
 func (c *conn) StorageVolCreateXML(
 	ctx context.Context, ref libvirt.StoragePool, xml string, _ libvirt.StorageVolCreateFlags,
 ) (out libvirt.StorageVol, err error) {

@@ -14,7 +14,7 @@ func testLookups(s *suite) {
 	s.want("absent pool", err, libvirt.ErrNoStoragePool)
 	_, err = s.conn.NetworkLookupByName(s.ctx, s.name("none"))
 	s.want("absent network", err, libvirt.ErrNoNetwork)
-	_, err = s.conn.StorageVolLookupByName(s.ctx, s.pool, s.name("none"))
+	_, err = s.conn.StorageVolGetXMLDesc(s.ctx, libvirt.StorageVol{Pool: s.Pool, Name: s.name("none")})
 	s.want("absent volume", err, libvirt.ErrNoStorageVol)
 
 	dom := libvirt.Domain{Name: s.name("none"), UUID: libvirt.UUID(uuid.New()), ID: -1}

@@ -43,6 +43,20 @@ func (s *suite) eventually(holds func() bool) bool {
 	return true
 }
 
+// listed is the pool's handle of a volume.
+func (s *suite) listed(n string) libvirt.StorageVol {
+	s.Helper()
+	all, err := s.conn.StoragePoolListAllVolumes(s.ctx, s.pool)
+	s.must("list volumes", err)
+	for _, v := range all {
+		if v.Name == s.name(n) {
+			return v
+		}
+	}
+	s.Fatalf("volume %s is not listed", n)
+	return libvirt.StorageVol{}
+}
+
 // wantVolume waits for format, capacity and length in bytes.
 func (s *suite) wantVolume(what string, v libvirt.StorageVol, format string, capacity, physical uint64) {
 	s.Helper()
@@ -91,15 +105,14 @@ func testVolumeCreate(s *suite) {
 		_, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, row.xml, 0)
 		s.want(row.name, err, row.want)
 	}
-	kib, err := s.conn.StorageVolLookupByName(s.ctx, s.pool, s.name("kib"))
-	s.must("look up", err)
+	kib := s.listed("kib")
 	s.wantVolume("scaled capacity", kib, "raw", 10240, 10240)
 	if kib.Key != s.path("kib") || kib.Pool != s.Pool {
 		s.Errorf("handle: got %+v", kib)
 	}
 
 	gone := libvirt.StorageVol{Pool: s.Pool, Name: s.name("none"), Key: s.path("none")}
-	_, err = s.conn.StorageVolGetPath(s.ctx, gone)
+	_, err := s.conn.StorageVolGetPath(s.ctx, gone)
 	s.want("path by a stale handle", err, libvirt.ErrNoStorageVol)
 	_, err = s.conn.StorageVolGetXMLDesc(s.ctx, gone)
 	s.want("XML by a stale handle", err, libvirt.ErrNoStorageVol)
@@ -168,9 +181,7 @@ func testOverlay(s *suite) {
 	_, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, volumeXML(s.name("larger"), "qcow2", 300<<20, below), 0)
 	s.want("a second time", err, libvirt.ErrStorageVolExist)
 	s.must("refresh", s.conn.StoragePoolRefresh(s.ctx, s.pool))
-	larger, err := s.conn.StorageVolLookupByName(s.ctx, s.pool, s.name("larger"))
-	s.must("look up", err)
-	if x := s.describe(larger); x.BackingStore == nil || x.BackingStore.Path != s.path("base") || x.Capacity.Value != 300<<20 {
+	if x := s.describe(s.listed("larger")); x.BackingStore == nil || x.BackingStore.Path != s.path("base") || x.Capacity.Value != 300<<20 {
 		s.Errorf("after a refresh: got %d on %+v", x.Capacity.Value, x.BackingStore)
 	}
 }
@@ -233,7 +244,7 @@ func testSmallPool(s *suite) {
 	const sparse = "<allocation>0</allocation>"
 	_, err = create("raw", "raw", "")
 	s.want("raw, allocated", err, libvirt.ErrSystemError)
-	_, err = s.conn.StorageVolLookupByName(s.ctx, pool, s.name("raw"))
+	_, err = s.conn.StorageVolGetXMLDesc(s.ctx, libvirt.StorageVol{Pool: s.SmallPool, Name: s.name("raw")})
 	s.want("what is left of it", err, libvirt.ErrNoStorageVol)
 	_, err = create("qcow2", "qcow2", "")
 	s.want("qcow2", err, 0)
