@@ -94,6 +94,42 @@ func checkLink(root, from, target string, pages map[string]*page) (inside bool, 
 	return true, nil
 }
 
+const unreached = "no link leads here from README.md"
+
+// checkReached finds pages that no link leads to, from README on. A link to a
+// folder leads to the pages in it.
+func checkReached(pages map[string]*page) []finding {
+	reached := map[string]bool{}
+	for next := []string{"README.md"}; len(next) > 0; {
+		here := next[0]
+		next = next[1:]
+		p, ok := pages[here]
+		if !ok || reached[here] {
+			continue
+		}
+		reached[here] = true
+		for _, l := range p.prose {
+			for _, target := range linksOf(l.text) {
+				file, _, _ := strings.Cut(target, "#")
+				file = path.Join(path.Dir(here), file)
+				next = append(next, file)
+				for name := range pages {
+					if path.Dir(name) == file {
+						next = append(next, name)
+					}
+				}
+			}
+		}
+	}
+	var found []finding
+	for name := range pages {
+		if !reached[name] {
+			found = append(found, finding{name, 0, unreached})
+		}
+	}
+	return found
+}
+
 // checkURL looks at the form of a link that leaves the project.
 func checkURL(u *url.URL) error {
 	switch {

@@ -103,6 +103,7 @@ func examine(ctx context.Context, o options) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.found = append(r.found, checkReached(pages)...)
 	chosen := slices.SortedFunc(maps.Values(pages), func(a, b *page) int { return cmp.Compare(a.path, b.path) })
 	if len(o.pages) > 0 {
 		chosen = slices.DeleteFunc(chosen, func(p *page) bool { return !slices.Contains(o.pages, p.path) })
