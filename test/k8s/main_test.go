@@ -102,5 +102,19 @@ func eventually(t *testing.T, limit time.Duration, what string, check func() err
 	}
 }
 
+// explainFailure shows at the end of a test that failed what became of the Pods of a namespace.
+func explainFailure(t *testing.T, namespace string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, kind := range []string{"pod", "event"} {
+			out, err := try(t, "", "kubectl", "--namespace", namespace, "get", kind, "--output=wide")
+			t.Logf("%s\n%v", out, err)
+		}
+	})
+}
+
 // object is a Kubernetes object, or a part of one.
 type object = map[string]any

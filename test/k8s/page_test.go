@@ -15,6 +15,8 @@ import (
 // pageTimeout bounds all commands of the page together; the conformance suite takes most of it.
 const pageTimeout = 15 * time.Minute
 
+const pageNamespace = "by-the-page"
+
 // TestInstallPage types what docs/operations/install.md says, block by block in
 // one shell, up to and including the removal. The page's own variables say what
 // is different here.
@@ -25,6 +27,7 @@ func TestInstallPage(t *testing.T) {
 	}
 	// A comment before each block tells where in the page it is.
 	script := strings.ReplaceAll("set -euo pipefail\n"+string(blocks), "\n# docs/", "\necho; echo ==\\> docs/")
+	explainFailure(t, pageNamespace)
 	authorize(t, labFile(t, "keys/id_ed25519.pub"))
 	lab := os.Getenv("KVM2D_LAB")
 	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
@@ -33,7 +36,7 @@ func TestInstallPage(t *testing.T) {
 	cmd.WaitDelay = time.Second
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(),
-		"NAMESPACE=by-the-page", "HOST="+addressOf(t, "h1."+domainOfLab), "SSH_KEY="+filepath.Join(lab, "keys/id_ed25519"),
+		"NAMESPACE="+pageNamespace, "HOST="+addressOf(t, "h1."+domainOfLab), "SSH_KEY="+filepath.Join(lab, "keys/id_ed25519"),
 		"FILES="+t.TempDir(), "IMAGE_URL="+imagesURL+"/tiny.qcow2",
 	)
 	out, err := cmd.CombinedOutput()
