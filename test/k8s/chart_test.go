@@ -31,6 +31,7 @@ const instanceName = "steady"
 // TestChart installs the chart and uses it in the order of an installation's
 // life. The steps build on one another.
 func TestChart(t *testing.T) {
+	explainFailure(t, namespace)
 	createNamespace(t, namespace)
 	createNamespace(t, operator)
 	i := &installation{gate: newGate(t)}
