@@ -48,6 +48,7 @@ func TestChart(t *testing.T) {
 	t.Run("a changed SSH Secret is used at the next dial", i.rotate)
 	t.Run("a changed catalog is taken over without a restart", i.reload)
 	t.Run("any other change of the configuration rolls the Pods", i.roll)
+	t.Run("a host that goes rolls the Pods while one that comes does not", i.goAndCome)
 	t.Run("helm test", i.helmTest)
 	t.Run("two replicas", i.twoReplicas)
 	t.Run("a create whose Pod was killed is finished by its repeat", i.killed)
@@ -66,7 +67,7 @@ func (i *installation) admission(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			command(t, "helm", "lint", "--strict", "--values", file, chart)
 			rendered := helm(t, "template", release, chart, "--values", file)
-			out, err := try(t, rendered, "sh", "-c", "exec kubectl apply --namespace "+namespace+" --dry-run=server --validate=strict -f - 2>&1")
+			out, err := dryRun(t, rendered)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,6 +77,7 @@ func (i *installation) admission(t *testing.T) {
 			}
 		})
 	}
+	t.Run("mistakes are refused", refusals)
 }
 
 // createNamespace makes a namespace whose Pods must keep to the restricted profile.
