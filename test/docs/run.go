@@ -45,8 +45,9 @@ func newRunner(ctx context.Context, root, work string, lab bool) (*runner, error
 	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(git), 0o600); err != nil {
 		return nil, err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/kvm2d")
-	build.Dir = root
+	// As make build does it, which a page runs: what is compiled for the one is there for the other.
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "./cmd/kvm2d")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build kvm2d: %w\n%s", err, out)
 	}
