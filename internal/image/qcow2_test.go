@@ -53,6 +53,10 @@ func TestParseQCOW2_refusals(t *testing.T) {
 		{"L1 unaligned", u64(40, 100), "L1 table"},
 		{"L1 past the end", u64(40, 1<<30), "L1 table"},
 		{"L1 past everything", u64(40, 1<<63), "L1 table"},
+		{"L1 ends past the end", func(b []byte) {
+			be.PutUint32(b[36:], 8193) // 64 KiB and one entry, in the last cluster
+			be.PutUint64(b[40:], 3<<16)
+		}, "L1 table"},
 		{"no refcounts", u32(56, 0), "refcount table"},
 		{"refcounts absurd", u32(56, 1<<31), "refcount table"},
 		{"refcounts past the end", u64(48, 1<<30), "refcount table"},

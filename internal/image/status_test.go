@@ -95,6 +95,48 @@ func TestStatus_failedUntilItSucceeds(t *testing.T) {
 	}
 }
 
+// TestStatus_failedDownload: one that failed after its source was looked at is
+// told as well, also when nobody waited for it.
+func TestStatus_failedDownload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		content := qcow2Bytes(t, testVirtual, mib)
+		img := imageOf(content)
+		s := &site{content: content}
+		k := newKit(t, newMemPool(testHost), s)
+		img.SHA256 = strings.Repeat("0", 64)
+		if err := k.cache.Pull(t.Context(), testHost, img); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		rows, err := k.cache.Status(t.Context(), testHost, []instance.Image{img})
+		if err != nil || len(rows) != 1 || rows[0].State != instance.ImageFailed || rows[0].Reason != instance.ReasonChecksumMismatch {
+			t.Errorf("got %+v, %v, want it failed for its checksum", rows, err)
+		}
+		if got := s.header(1).Get("User-Agent"); got != "kvm2d" {
+			t.Errorf("the source was asked by %q, want kvm2d", got)
+		}
+		k.close(t)
+	})
+}
+
+// TestStatus_markerOfNothing: what a marker points at may be gone, and other
+// volumes have backing files too; neither is an image.
+func TestStatus_markerOfNothing(t *testing.T) {
+	content := qcow2Bytes(t, testVirtual, mib)
+	pool, img := newMemPool(testHost), imageOf(content)
+	k := newKit(t, pool, &site{content: content})
+	base := k.mustEnsure(t, img)
+	overlayOn(pool, base)
+	if err := pool.DeleteVolume(t.Context(), base.Volume); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.cache.Status(t.Context(), testHost, []instance.Image{img})
+	if err != nil || len(rows) != 1 || rows[0].State != instance.ImageAbsent {
+		t.Errorf("got %+v, %v, want the image absent", rows, err)
+	}
+}
+
 // Older contents, and images that are not configured any more, are listed while they are there.
 func TestStatus_otherContents(t *testing.T) {
 	old, changed := qcow2Bytes(t, testVirtual, mib), qcow2Bytes(t, testVirtual, 2*mib)
