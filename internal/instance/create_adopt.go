@@ -73,11 +73,13 @@ func (r *createRun) wake(ctx context.Context, m Machine) error {
 	if !there {
 		return r.eraseAndAgain(ctx, m, "a stopped domain without its root disk was removed first")
 	}
-	_, seeded, err := r.volume(ctx, namesOf(r.owner, m.Name, m.UUID).seed)
+	names := namesOf(r.owner, m.Name, m.UUID)
+	_, seeded, err := r.volume(ctx, names.seed)
 	if err != nil {
 		return err
 	}
-	if !seeded && unwritten(overlay) {
+	// A snapshot's overlay, named otherwise, is short while the data is below it.
+	if !seeded && overlay.Name == names.overlay && unwritten(overlay) {
 		return r.eraseAndAgain(ctx, m, "a domain that lost its seed before it ran was removed first")
 	}
 	release, err := r.slots.acquire(ctx, r.req.id.Host)
@@ -170,22 +172,27 @@ func (r *createRun) yield(ctx context.Context, m Machine) error {
 }
 
 // overlayOf looks for m's root disk in the pool. Before a machine that is not
-// this work's own is given up for its absence, the host looks at its pool anew:
-// it knows no file that came there behind its back.
+// this work's own is given up for its absence, the host looks at its pool anew,
+// for it knows no file that came there behind its back; and a disk that is
+// elsewhere is not gone.
 func (r *createRun) overlayOf(ctx context.Context, m Machine) (v Volume, there bool, err error) {
 	name := cmp.Or(m.Overlay, namesOf(r.owner, m.Name, m.UUID).overlay)
 	v, there, err = r.volume(ctx, name)
 	if there || err != nil || m.UUID == r.defined {
 		return v, there, err
 	}
-	if _, err := r.req.host.CheckSpace(ctx, 0); err != nil {
+	if err := r.req.host.Rescan(ctx); err != nil {
 		return Volume{}, false, err
 	}
 	v, there, err = r.volume(ctx, name)
 	if there || err != nil {
 		return v, there, err
 	}
-	return Volume{}, false, r.heldHere(ctx, r.req.host, m)
+	in, err := r.req.host.RootDiskInPool(ctx, m)
+	if err == nil && !in {
+		err = elsewhere(m)
+	}
+	return Volume{}, false, err
 }
 
 // volume reads a volume that may be absent.

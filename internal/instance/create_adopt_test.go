@@ -189,7 +189,7 @@ func TestCreate_diskThatWasNotListed(t *testing.T) {
 	uuid, overlay := m.UUID, w.host().volumes[m.Overlay]
 	delete(w.host().volumes, m.Overlay)
 	w.setHook(func(_ context.Context, call string) (before, after error) {
-		if call == "CheckSpace" {
+		if call == "Rescan" {
 			w.host().mu.Lock()
 			w.host().volumes[m.Overlay] = overlay
 			w.host().mu.Unlock()
@@ -218,6 +218,22 @@ func TestCreate_seedGoneIsMadeAnew(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.host().volumes[seed].content); diff != "" {
 		t.Errorf("seed (-want +got)\n%s", diff)
+	}
+}
+
+// TestCreate_snapshotIsNotUnwritten: the overlay that a snapshot has just made is
+// as short as one that nobody wrote to, and the data is below it.
+func TestCreate_snapshotIsNotUnwritten(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	uuid, root := m.UUID, m.Overlay
+	m.Power, m.Overlay = instance.PowerOff, strings.Replace(root, "qcow2", "before-upgrade", 1)
+	w.host().volumes[m.Overlay] = &fakeVolume{Volume: instance.Volume{Name: m.Overlay, PhysicalBytes: 196 << 10}}
+	delete(w.host().volumes, strings.Replace(root, "root.qcow2", "seed.iso", 1))
+	w.mustCreate(t, spec("vm"))
+	if domains, _ := w.host().snapshot(t); domains["vm"].UUID != uuid || w.host().volumes[root] == nil {
+		t.Error("the machine was made anew")
 	}
 }
 

@@ -20,6 +20,11 @@ func (s *Service) heldHere(ctx context.Context, h Host, m Machine) error {
 	if len(volumes) > 0 || err != nil {
 		return err
 	}
+	return elsewhere(m)
+}
+
+// elsewhere is the answer for a machine whose root disk is in another pool.
+func elsewhere(m Machine) *Error {
 	return Errorf(ReasonMisconfigured, "its root disk %q is not in the configured pool; the domain is not touched", m.RootDisk)
 }
 

@@ -35,6 +35,22 @@ func TestExchangedPoolCostsNoMachine(t *testing.T) {
 	}
 }
 
+// TestCreate_diskMovedByHand: the seed that stayed in the pool does not make a
+// disk that is elsewhere a lost one.
+func TestCreate_diskMovedByHand(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	m := w.host().domains["vm"]
+	m.Power, m.RootDisk = instance.PowerOff, "/fast/"+m.Overlay
+	delete(w.host().volumes, m.Overlay)
+	before := *m
+	_, err := w.Create(t.Context(), spec("vm"), patience)
+	wantReason(t, err, instance.ReasonMisconfigured, "alpha", "vm")
+	if diff := cmp.Diff(before, *w.host().domains["vm"]); diff != "" {
+		t.Errorf("the machine was touched (-want +got)\n%s", diff)
+	}
+}
+
 // TestDelete_poolUnderAnotherPath: what the pool lists is the machine's own,
 // whatever the path in its definition.
 func TestDelete_poolUnderAnotherPath(t *testing.T) {
