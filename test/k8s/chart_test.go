@@ -127,7 +127,9 @@ func (i *installation) create(t *testing.T) {
 func (i *installation) allowedAccount(t *testing.T) {
 	id := "hosts/h2/domains/by-account"
 	i.account.must(t, "create", "by-account", "--placement", "h2")
-	i.account.waitForAddress(t, id)
+	if got := domainState(t, "h2", "by-account"); got != "running" {
+		t.Errorf("its domain is %s, want running", got)
+	}
 	i.account.must(t, "delete", id)
 	if got := domains(t, "h2"); len(got) > 0 {
 		t.Errorf("domains on h2 after the delete: %v", got)
