@@ -76,7 +76,7 @@ vulncheck: ## Look for known vulnerabilities that the code can reach; needs the 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
 
-image: ## Make the images kvm2d:VERSION and kvm2d-conformance:VERSION as OCI archives in bin/, and by docker, podman or buildah
+image: ## Make the images kvm2d and kvm2d-conformance as OCI archives in bin/, and by docker, podman or buildah
 	@scripts/image
 
 release: ## Make all files of the tagged commit's release in dist/; VERSION=snapshot for one without a tag

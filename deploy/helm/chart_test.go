@@ -352,7 +352,7 @@ func TestNotes_areCommands(t *testing.T) {
 			"serves 1 libvirt host at http://kvm2d.egress.svc:8080\n",
 			"get secret kvm2d-token -o jsonpath='{.data.token}'", "port-forward service/kvm2d 8080:8080 ",
 			`curl -sS --retry 5 --retry-connrefused -H "Authorization: Bearer $(cat kvm2d.token)" http://localhost:8080/health`,
-			"helm test kvm2d --namespace egress", "The image is kvm2d:0.1.0. No registry has it", "The token was generated",
+			"helm test kvm2d --namespace egress", "The image is localhost/kvm2d:0.1.0. No registry has it", "The token was generated",
 		}},
 		{"auth: {token: {enabled: false}}\n" + reviewed, []string{"create token YOUR-SERVICEACCOUNT --audience kvm2d"}},
 		{"service: {port: 80}\n" + secure, []string{

@@ -94,8 +94,8 @@ var namingFlips = []flip{
 // daemonFlips are of the Deployment and its Pods.
 var daemonFlips = []flip{
 	{leaf: "image.repository", to: "a/b", object: mainName, field: daemon + "/image", want: "a/b:0.1.0"},
-	{leaf: "image.tag", to: "a", object: mainName, field: daemon + "/image", want: "kvm2d:a"},
-	{leaf: "image.digest", to: "sha256:" + strings.Repeat("a", 64), object: mainName, field: daemon + "/image", want: "kvm2d@sha256:" + strings.Repeat("a", 64)},
+	{leaf: "image.tag", to: "a", object: mainName, field: daemon + "/image", want: "localhost/kvm2d:a"},
+	{leaf: "image.digest", to: "sha256:" + strings.Repeat("a", 64), object: mainName, field: daemon + "/image", want: "localhost/kvm2d@sha256:" + strings.Repeat("a", 64)},
 	{leaf: "image.pullPolicy", to: "Never", object: mainName, field: daemon + "/imagePullPolicy"},
 	{leaf: "imagePullSecrets", to: l{m{"name": "a"}}, object: mainName, field: pod + "/imagePullSecrets"},
 	{leaf: "replicaCount", to: 2, object: mainName, field: "/spec/replicas"},

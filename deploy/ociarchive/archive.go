@@ -17,7 +17,7 @@ import (
 
 // image is an image of one layer.
 type image struct {
-	// Name is name:tag, with or without a registry in front.
+	// Name is REGISTRY/name:tag, as Kubernetes looks for it.
 	Name         string
 	Config       imageConfig
 	Architecture string
@@ -130,7 +130,7 @@ func (i image) archive(out io.Writer, layer []byte, diffID string) error {
 	}))
 	manifest.Platform = &platform
 	manifest.Annotations = map[string]string{
-		"io.containerd.image.name":          i.fullName(),
+		"io.containerd.image.name":          i.Name,
 		"org.opencontainers.image.ref.name": i.Name[strings.LastIndex(i.Name, ":")+1:],
 	}
 	a.file("index.json", mustJSON(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{manifest}}))
@@ -139,18 +139,6 @@ func (i image) archive(out io.Writer, layer []byte, diffID string) error {
 		"Config": blobPath(config.Digest), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(content.Digest)},
 	}}))
 	return errors.Join(a.err, a.tar.Close())
-}
-
-// fullName is the name as Kubernetes looks for it: short ones are Docker Hub's.
-func (i image) fullName() string {
-	first, _, found := strings.Cut(i.Name, "/")
-	switch {
-	case !found:
-		return "docker.io/library/" + i.Name
-	case strings.ContainsAny(first, ".:") || first == "localhost":
-		return i.Name
-	}
-	return "docker.io/" + i.Name
 }
 
 // archiveWriter writes files until the first error, which it keeps.

@@ -165,7 +165,7 @@ func archiveOf(t *testing.T, root, target, name string) string {
 
 // TestArchive_isTheStageOfTheDockerfile goes by the project's own Dockerfile.
 func TestArchive_isTheStageOfTheDockerfile(t *testing.T) {
-	got := open(t, archiveOf(t, someRoot(t), "kvm2d", "kvm2d:1.2.3"))
+	got := open(t, archiveOf(t, someRoot(t), "kvm2d", "localhost/kvm2d:1.2.3"))
 	labels := map[string]string{
 		"org.opencontainers.image.title": "kvm2d", "org.opencontainers.image.version": "1.2.3", "org.opencontainers.image.revision": "abc",
 		"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://gitea.home.hrajfrisbee.cz/kacerr/kvm2d",
@@ -189,7 +189,7 @@ func TestArchive_isTheStageOfTheDockerfile(t *testing.T) {
 	if diff := cmp.Diff(files, got.Layer); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	annotations := map[string]string{"io.containerd.image.name": "docker.io/library/kvm2d:1.2.3", "org.opencontainers.image.ref.name": "1.2.3"}
+	annotations := map[string]string{"io.containerd.image.name": "localhost/kvm2d:1.2.3", "org.opencontainers.image.ref.name": "1.2.3"}
 	if diff := cmp.Diff(annotations, got.Manifest.Annotations); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -205,17 +205,6 @@ func TestArchive_sameInputSameBytes(t *testing.T) {
 	}
 	if !bytes.Equal(archives[0], archives[1]) {
 		t.Error("the bytes differ")
-	}
-}
-
-func TestImage_fullName(t *testing.T) {
-	for name, want := range map[string]string{
-		"kvm2d:1": "docker.io/library/kvm2d:1", "a/kvm2d:1": "docker.io/a/kvm2d:1", "localhost/kvm2d:1": "localhost/kvm2d:1",
-		"registry.example.net/kvm2d:1": "registry.example.net/kvm2d:1", "registry:5000/a/kvm2d:1": "registry:5000/a/kvm2d:1",
-	} {
-		if got := (image{Name: name}).fullName(); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
 	}
 }
 

@@ -42,7 +42,7 @@ func TestRootfs_isSmallAndStatic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(files, " "); got != "etc/ssl/certs/ca-certificates.crt kvm2d" {
+	if got := strings.Join(files, " "); got != "LICENSE THIRD-PARTY-LICENSES etc/ssl/certs/ca-certificates.crt kvm2d" {
 		t.Errorf("got the files %s, want no shell and nothing else", got)
 	}
 	if size >= 32<<20 {
