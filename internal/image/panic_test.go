@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,6 +65,54 @@ func TestEnsureImage_panicInTheProbe(t *testing.T) {
 		t.Error("who handles the error finds no stack to log")
 	}
 	k.mustEnsure(t, imageOf(content))
+}
+
+// TestContent_panicInTheBody: the clock of a read that panicked runs out when its
+// connection is long closed.
+func TestContent_panicInTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		content := qcow2Bytes(t, 1<<20, 2<<20)
+		k := newKit(t, newMemPool(testHost), &site{}, withTransport(panickingBody{wire{&site{content: content}}}))
+		defer k.close(t)
+		c, err := k.cache.source.open(t.Context(), imageOf(content), newProgress(0), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = instance.Guard(func() error {
+			_, err := io.Copy(io.Discard, c)
+			return err
+		})
+		if _, ok := instance.PanicStack(err); !ok {
+			t.Errorf("read = %v, want a panic", err)
+		}
+		c.close()
+		<-time.After(2 * testStall)
+	})
+}
+
+// panickingBody is a transport whose answers panic when they are read beyond the head.
+type panickingBody struct{ next http.RoundTripper }
+
+func (p panickingBody) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := p.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = &panicsAfterHead{ReadCloser: resp.Body}
+	}
+	return resp, err
+}
+
+type panicsAfterHead struct {
+	io.ReadCloser
+	read int
+}
+
+func (b *panicsAfterHead) Read(p []byte) (int, error) {
+	if b.read >= headBytes {
+		panic(panicSentinel)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), headBytes-b.read)])
+	b.read += n
+	return n, err
 }
 
 // panickingOnce is a transport whose first request panics.

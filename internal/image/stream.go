@@ -110,8 +110,9 @@ func (s *stream) readOnce(p []byte) (int, error) {
 		p = p[:left] // whatever else the source may send
 	}
 	begun := time.Now()
-	watchdog := time.AfterFunc(s.stall-s.idle, func() { s.conn.cancel(errStalled) })
-	n, err := s.conn.body.Read(p)
+	conn := s.conn // the stream may have dropped it when the clock runs out
+	watchdog := time.AfterFunc(s.stall-s.idle, func() { conn.cancel(errStalled) })
+	n, err := conn.body.Read(p)
 	watchdog.Stop()
 	if n == 0 {
 		s.idle += time.Since(begun)
