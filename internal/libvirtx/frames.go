@@ -18,6 +18,9 @@ const (
 	maxFrameBytes = 32<<20 + frameHeaderBytes
 	// keptFrameBytes is the largest buffer that is kept for the next frame.
 	keptFrameBytes = 1 << 20
+	// maxEarlyBytes bounds what of a connection's streams may come before the
+	// answers to the calls that opened them.
+	maxEarlyBytes = 4 << 20
 
 	programRemote   = 0x20008086
 	procConnectOpen = 1
@@ -99,6 +102,23 @@ func (c *callBook) awaited(h frameHeader, bodyBytes int) bool {
 	}
 }
 
+// known reports whether a frame belongs to a call that is open.
+func (c *callBook) known(h frameHeader) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call, ok := c.open[h.serial]
+	return ok && h.program == programRemote && h.proc == call.proc
+}
+
+// early reports whether a frame is data of a stream whose call is not answered
+// yet: libvirtd sends both from different threads, and data may come first.
+func (c *callBook) early(h frameHeader) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call, ok := c.open[h.serial]
+	return ok && h.program == programRemote && h.proc == call.proc && h.kind == typeStream && isStream(h.proc) && !call.streaming
+}
+
 // frameReader reads whole frames and passes over those that nobody waits for:
 // an event that was not asked for, a second answer.
 type frameReader struct {
@@ -106,6 +126,12 @@ type frameReader struct {
 	calls *callBook
 	// frame is the last one, header included; the next overwrites it.
 	frame bytes.Buffer
+	// early are frames that came before the answer to their call, by its serial;
+	// due are those whose turn is next. The library takes the first frame of a
+	// call for its answer, and would lose what it holds.
+	early      map[uint32][][]byte
+	earlyBytes int
+	due        [][]byte
 	// sawOpenReply: the answer that ends the library's opening was handed on.
 	sawOpenReply bool
 }
@@ -118,36 +144,67 @@ func newFrameReader(conn net.Conn, calls *callBook) *frameReader {
 // at one that no libvirtd sends, or with what the connection fails with.
 func (r *frameReader) next() ([]byte, error) {
 	for {
-		if r.frame.Cap() > keptFrameBytes {
-			r.frame = bytes.Buffer{}
-		}
-		r.frame.Reset()
-		if _, err := io.CopyN(&r.frame, r.src, frameHeaderBytes); err != nil {
-			return nil, err
-		}
-		length, h := parseHeader(r.frame.Bytes())
-		if length < frameHeaderBytes || length > maxFrameBytes {
-			return nil, &frameError{problem: fmt.Sprintf("a frame of %d bytes", length)}
-		}
-		rest := int64(length) - frameHeaderBytes
-		if !r.calls.awaited(h, int(rest)) {
-			if _, err := io.CopyN(io.Discard, r.src, rest); err != nil {
-				return nil, err
+		if len(r.due) > 0 {
+			frame := r.due[0]
+			r.due = r.due[1:]
+			r.earlyBytes -= len(frame)
+			if _, h := parseHeader(frame); r.calls.awaited(h, len(frame)-frameHeaderBytes) {
+				return frame, nil
 			}
 			continue
 		}
-		// The buffer grows with what comes, not with what is claimed.
-		if _, err := io.CopyN(&r.frame, r.src, rest); err != nil {
+		h, err := r.read()
+		if err != nil {
 			return nil, err
 		}
-		if !answerFits(h, r.frame.Bytes()[frameHeaderBytes:]) {
-			return nil, &frameError{problem: fmt.Sprintf("an answer to procedure %d that ends before what it announces", h.proc)}
+		frame := r.frame.Bytes()
+		switch {
+		case r.calls.awaited(h, len(frame)-frameHeaderBytes):
+			r.due = r.early[h.serial]
+			delete(r.early, h.serial)
+			if h.proc == procConnectOpen {
+				r.sawOpenReply = true
+			}
+			return frame, nil
+		case r.calls.early(h):
+			if r.earlyBytes += len(frame); r.earlyBytes > maxEarlyBytes {
+				return nil, &frameError{problem: fmt.Sprintf("more than %d bytes of streams that are not open", maxEarlyBytes)}
+			}
+			if r.early == nil {
+				r.early = map[uint32][][]byte{}
+			}
+			r.early[h.serial] = append(r.early[h.serial], bytes.Clone(frame))
 		}
-		if h.proc == procConnectOpen {
-			r.sawOpenReply = true
-		}
-		return r.frame.Bytes(), nil
 	}
+}
+
+// read reads a frame into r.frame. The body of one that nobody waits for is
+// passed over.
+func (r *frameReader) read() (frameHeader, error) {
+	if r.frame.Cap() > keptFrameBytes {
+		r.frame = bytes.Buffer{}
+	}
+	r.frame.Reset()
+	if _, err := io.CopyN(&r.frame, r.src, frameHeaderBytes); err != nil {
+		return frameHeader{}, err
+	}
+	length, h := parseHeader(r.frame.Bytes())
+	if length < frameHeaderBytes || length > maxFrameBytes {
+		return frameHeader{}, &frameError{problem: fmt.Sprintf("a frame of %d bytes", length)}
+	}
+	rest := int64(length) - frameHeaderBytes
+	if !r.calls.known(h) {
+		_, err := io.CopyN(io.Discard, r.src, rest)
+		return h, err
+	}
+	// The buffer grows with what comes, not with what is claimed.
+	if _, err := io.CopyN(&r.frame, r.src, rest); err != nil {
+		return frameHeader{}, err
+	}
+	if !answerFits(h, r.frame.Bytes()[frameHeaderBytes:]) {
+		return frameHeader{}, &frameError{problem: fmt.Sprintf("an answer to procedure %d that ends before what it announces", h.proc)}
+	}
+	return h, nil
 }
 
 // frameWriter follows the frames that the library sends, in whatever pieces.

@@ -1,8 +1,15 @@
 package libvirtx
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
 	"reflect"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestAnswers_kindsThatAreSkippedRight: what an answer is made of is one of
@@ -47,5 +54,60 @@ func TestAnswers_ofEveryProcedure(t *testing.T) {
 		if _, listed := answers[proc]; listed == bodiless[name] {
 			t.Errorf("%s: listed: %v", name, listed)
 		}
+	}
+}
+
+// TestFrames_dataBeforeTheAnswer: libvirtd answers a download from one thread and
+// sends its data from another; what comes first waits for the answer.
+func TestFrames_dataBeforeTheAnswer(t *testing.T) {
+	of := func(serial, kind, status uint32, body string) []byte {
+		return whole(serial, procVolDownload, kind, status, []byte(body)...)
+	}
+	data, end := of(7, typeStream, statusMore, "data"), of(7, typeStream, statusMore, "")
+	answer, refusal := of(7, typeReply, statusOK, ""), of(7, typeReply, statusError, "")
+	stranger := of(8, typeStream, statusMore, "nobody's")
+	for _, tt := range []struct {
+		name       string
+		come, want [][]byte
+	}{
+		{"in order", [][]byte{answer, data, end}, [][]byte{answer, data, end}},
+		{"data first", [][]byte{data, stranger, answer, data, end}, [][]byte{answer, data, data, end}},
+		{"all of it first", [][]byte{data, end, answer}, [][]byte{answer, data, end}},
+		{"more behind the end", [][]byte{data, end, data, answer, data}, [][]byte{answer, data, end}},
+		{"refused after all", [][]byte{data, refusal, data}, [][]byte{refusal}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := &callBook{}
+			calls.called(7, procVolDownload)
+			r := &frameReader{src: bufio.NewReader(bytes.NewReader(slices.Concat(tt.come...))), calls: calls}
+			var got [][]byte
+			for {
+				f, err := r.next()
+				if err != nil {
+					if !errors.Is(err, io.EOF) {
+						t.Fatal(err)
+					}
+					break
+				}
+				got = append(got, bytes.Clone(f))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("frames (-want +got):\n%s", diff)
+			}
+			if r.earlyBytes != 0 {
+				t.Errorf("got %d bytes held, want none", r.earlyBytes)
+			}
+		})
+	}
+}
+
+// TestFrames_earlyDataIsBounded: a host that never answers does not fill our memory.
+func TestFrames_earlyDataIsBounded(t *testing.T) {
+	calls := &callBook{}
+	calls.called(7, procVolDownload)
+	data := whole(7, procVolDownload, typeStream, statusMore, make([]byte, 1<<20)...)
+	r := &frameReader{src: bufio.NewReader(bytes.NewReader(bytes.Repeat(data, 5))), calls: calls}
+	if _, err := r.next(); !as[*frameError](err) {
+		t.Errorf("got %v, want the connection to end", err)
 	}
 }
