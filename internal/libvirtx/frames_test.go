@@ -64,7 +64,7 @@ func TestFrames_dataBeforeTheAnswer(t *testing.T) {
 		return whole(serial, procVolDownload, kind, status, []byte(body)...)
 	}
 	data, end := of(7, typeStream, statusMore, "data"), of(7, typeStream, statusMore, "")
-	answer, refusal := of(7, typeReply, statusOK, ""), of(7, typeReply, statusError, "")
+	answer, refused := of(7, typeReply, statusOK, ""), whole(7, procVolDownload, typeReply, statusError, refusal(38)...)
 	stranger := of(8, typeStream, statusMore, "nobody's")
 	for _, tt := range []struct {
 		name       string
@@ -74,7 +74,7 @@ func TestFrames_dataBeforeTheAnswer(t *testing.T) {
 		{"data first", [][]byte{data, stranger, answer, data, end}, [][]byte{answer, data, data, end}},
 		{"all of it first", [][]byte{data, end, answer}, [][]byte{answer, data, end}},
 		{"more behind the end", [][]byte{data, end, data, answer, data}, [][]byte{answer, data, end}},
-		{"refused after all", [][]byte{data, refusal, data}, [][]byte{refusal}},
+		{"refused after all", [][]byte{data, refused, data}, [][]byte{refused}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := &callBook{}
