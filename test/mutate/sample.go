@@ -54,7 +54,7 @@ func sampleAll(ctx context.Context, root, only string, n int, seed uint64) error
 			continue
 		}
 		ratio, err := sample(ctx, filepath.Join(root, folder), dir, n, seed)
-		if err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
 		if ratio < wantKilled {
@@ -81,6 +81,10 @@ func sample(ctx context.Context, folder, dir string, n int, seed uint64) (float6
 			break
 		}
 		f, err := m.try(ctx, folder, dir)
+		if ctx.Err() != nil {
+			fmt.Println("interrupted: the figures are of what was tried until then")
+			break
+		}
 		if err != nil {
 			return 0, err
 		}
