@@ -94,7 +94,7 @@ func (i *installation) install(t *testing.T) {
 	for _, account := range []string{operator, "stranger"} {
 		apply(t, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account, "namespace": operator}})
 	}
-	i.notes = helm(t, "install", release, chart, "--values", writeValues(t, i.values), "--wait", "--timeout", "90s")
+	i.notes = helm(t, "install", release, chart, "--values", writeValues(t, i.values), "--wait", "--timeout", "3m")
 	t.Log(i.notes)
 	if got := len(daemons(t)); got != 1 {
 		t.Errorf("got %d Pods, want 1", got)
@@ -152,7 +152,7 @@ func (i *installation) refusedAccount(t *testing.T) {
 func (i *installation) upgrade(t *testing.T, change func(values object)) {
 	t.Helper()
 	change(i.values)
-	helm(t, "upgrade", release, chart, "--values", writeValues(t, i.values), "--wait", "--timeout", "90s")
+	helm(t, "upgrade", release, chart, "--values", writeValues(t, i.values), "--wait", "--timeout", "3m")
 }
 
 // within is the object at a path of keys.
@@ -229,7 +229,7 @@ func (i *installation) uninstall(t *testing.T) {
 			t.Errorf("%s is not found by the instance's label, only %v", want, before)
 		}
 	}
-	helm(t, "uninstall", release, "--wait", "--timeout", "90s")
+	helm(t, "uninstall", release, "--wait", "--timeout", "3m")
 	eventually(t, time.Minute, "the end of all that the chart made", func() error {
 		if left := ours(); len(left) > 0 {
 			return fmt.Errorf("still there: %v", left)
