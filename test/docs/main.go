@@ -73,7 +73,7 @@ type report struct {
 	pages, blocks int
 	ran           bool // the blocks
 	links         linkCount
-	tally         tally
+	tally         *tally
 	found         []finding
 }
 
@@ -98,12 +98,11 @@ func (r *report) print(out io.Writer) {
 // examine reads all pages, and runs their blocks if o says so. An error means
 // that it could not be done.
 func examine(ctx context.Context, o options) (*report, error) {
-	r := &report{tally: *newTally()}
-	pages, err := readPages(ctx, o.root, r)
+	pages, found, err := readPages(ctx, o.root)
 	if err != nil {
 		return nil, err
 	}
-	r.found = append(r.found, checkReached(pages)...)
+	r := &report{tally: newTally(), found: append(found, checkReached(pages)...)}
 	chosen := slices.SortedFunc(maps.Values(pages), func(a, b *page) int { return cmp.Compare(a.path, b.path) })
 	if len(o.pages) > 0 {
 		chosen = slices.DeleteFunc(chosen, func(p *page) bool { return !slices.Contains(o.pages, p.path) })
@@ -138,14 +137,14 @@ func examine(ctx context.Context, o options) (*report, error) {
 	}
 	r.ran = true
 	for _, p := range chosen {
-		r.found = append(r.found, run.visit(ctx, p, &r.tally)...)
+		r.found = append(r.found, run.visit(ctx, p, r.tally)...)
 	}
 	return r, ctx.Err()
 }
 
 // writePages makes anew what pages have from other files.
 func writePages(ctx context.Context, o options) error {
-	pages, err := readPages(ctx, o.root, &report{})
+	pages, _, err := readPages(ctx, o.root)
 	if err != nil {
 		return err
 	}
@@ -202,15 +201,15 @@ func extracted(root string, p *page) error {
 	return nil
 }
 
-// readPages parses every page that git has, or would have; what is wrong with
-// their form goes to r.
-func readPages(ctx context.Context, root string, r *report) (map[string]*page, error) {
+// readPages parses every page that git has, or would have, and finds what is
+// wrong with their form.
+func readPages(ctx context.Context, root string) (pages map[string]*page, found []finding, err error) {
 	cmd := exec.CommandContext(ctx, "git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md")
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
+		return nil, nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	pages := map[string]*page{}
+	pages = map[string]*page{}
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		if name == "" || strings.Contains(name, "testdata/") {
 			continue
@@ -220,19 +219,18 @@ func readPages(ctx context.Context, root string, r *report) (map[string]*page, e
 			continue // deleted, and not committed yet
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		p, found := parsePage(name, string(text))
-		pages[name], r.found = p, append(r.found, found...)
+		p, wrong := parsePage(name, string(text))
+		pages[name], found = p, append(found, wrong...)
 	}
-	return pages, nil
+	return pages, found, nil
 }
 
 // extractBlocks prints the blocks of the pages that are for where, each after a
 // comment that says where it is from.
 func extractBlocks(ctx context.Context, out io.Writer, o options, where place) error {
-	r := &report{}
-	pages, err := readPages(ctx, o.root, r)
+	pages, _, err := readPages(ctx, o.root)
 	if err != nil {
 		return err
 	}

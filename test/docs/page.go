@@ -113,9 +113,6 @@ func parsePage(path, text string) (*page, []finding) {
 
 // stray says that a mark stands before something else than a block.
 func (p *page) stray(comment line) []finding {
-	if m, err := parseMark(comment.text); err == nil && m == (mark{}) {
-		return nil
-	}
 	if !markRE.MatchString(comment.text) {
 		return nil
 	}
