@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The loop of a shell in which a page's blocks run: an order a line, "run FILE" or "serve FILE". After each that
 # succeeds it says on descriptor 3 in which folder it is. A command that fails ends the shell, and with it the page.
 set -euo pipefail
