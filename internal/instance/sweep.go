@@ -15,7 +15,12 @@ import (
 // which it does not start. Only then is the name looked up: a machine that is
 // there keeps its disks, and one that is defined later never ran on what goes
 // now. Whoever dies on the way leaves a whole machine, or one that never ran.
+// One that is there before all that keeps its seed too.
 func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []string) error {
+	volumes, err := s.unclaimed(ctx, h, name, volumes)
+	if err != nil {
+		return err
+	}
 	var seeds, roots, others []string
 	for _, v := range volumes {
 		switch {
@@ -31,19 +36,30 @@ func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []stri
 	if err != nil {
 		return err
 	}
-	if len(roots) > 0 {
-		m, err := h.Find(ctx, name)
-		if err != nil && ReasonOf(err) != ReasonInstanceNotFound {
-			return err
-		}
-		own := namesOf(s.owner, name, m.UUID).prefix
-		keep := func(v string) bool { return err == nil && (strings.HasPrefix(v, own) || v == m.Overlay) }
-		roots, others = slices.DeleteFunc(roots, keep), slices.DeleteFunc(others, keep)
+	rest, err := s.unclaimed(ctx, h, name, slices.Concat(roots, others))
+	if err != nil {
+		return err
 	}
-	if err := s.deleteVolumes(ctx, h, slices.Concat(roots, others)); err != nil {
+	if err := s.deleteVolumes(ctx, h, rest); err != nil {
 		return err
 	}
 	return s.deleteVolumes(ctx, h, occupied)
+}
+
+// unclaimed leaves out of volumes those of the machine that has the name now.
+func (s *Service) unclaimed(ctx context.Context, h Host, name string, volumes []string) ([]string, error) {
+	if len(volumes) == 0 {
+		return nil, nil
+	}
+	m, err := h.Find(ctx, name)
+	if ReasonOf(err) == ReasonInstanceNotFound {
+		return volumes, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := namesOf(s.owner, name, m.UUID).prefix
+	return slices.DeleteFunc(volumes, func(v string) bool { return strings.HasPrefix(v, own) || v == m.Overlay }), nil
 }
 
 // disarm takes the seeds from attempts, the one too that an attempt with a root

@@ -109,6 +109,33 @@ func sweepBeside(t *testing.T, seed bool, at, dies int) (met, died bool) {
 	return met, died
 }
 
+// TestDelete_sparesWhatCameAfter: another daemon makes the instance anew, with
+// another uid, between a Delete's undefine and its look for what is left. All of
+// it stays (D5).
+func TestDelete_sparesWhatCameAfter(t *testing.T) {
+	r := newRoom()
+	w, other := newWorld(t, r), newWorld(t, r)
+	w.mustCreate(t, spec("vm"))
+	anew := spec("vm")
+	anew.UID = "uid-2"
+	undefined := false
+	w.setHook(func(ctx context.Context, call string) (before, after error) {
+		if undefined && call == "Volumes" {
+			if _, err := other.Create(ctx, anew, patience); err != nil {
+				t.Error(err)
+			}
+		}
+		undefined = call == "Undefine"
+		return nil, nil
+	})
+	if err := w.Delete(t.Context(), vmID, "uid-1"); err != nil {
+		t.Fatal(err)
+	}
+	if m := wantOneVM(t, r, "vm"); m.Mark.UID != "uid-2" {
+		t.Errorf("got uid %q, want the one that came after", m.Mark.UID)
+	}
+}
+
 // TestCreate_seedGoneBeforeItRan: without anything written there is nothing to
 // keep, and a sweep may be about to take the root disk too.
 func TestCreate_seedGoneBeforeItRan(t *testing.T) {
