@@ -93,6 +93,13 @@ func TestStatus_failedUntilItSucceeds(t *testing.T) {
 	if err != nil || rows[0].State != instance.ImageReady || rows[0].Failure != "" {
 		t.Errorf("got %+v, %v, want ready", rows, err)
 	}
+	if err := k.cache.Remove(t.Context(), testHost, img, ""); err != nil {
+		t.Fatal(err)
+	}
+	rows, err = k.cache.Status(t.Context(), testHost, []instance.Image{img})
+	if err != nil || rows[0].State != instance.ImageAbsent || rows[0].Failure != "" {
+		t.Errorf("got %+v, %v, want absent, and the failure that was mended forgotten", rows, err)
+	}
 }
 
 // TestStatus_failedDownload: one that failed after its source was looked at is
