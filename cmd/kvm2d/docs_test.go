@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,18 +40,13 @@ func TestProblemsDocument_hasEveryReason(t *testing.T) {
 	}
 }
 
-// TestDependenciesDocument_hasEveryDirectOne keeps the page in step with go.mod.
+// TestDependenciesDocument_hasEveryDirectOne keeps the page in step with every go.mod.
 func TestDependenciesDocument_hasEveryDirectOne(t *testing.T) {
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile("../../docs/dependencies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllSubmatch(mod, -1) {
-		name := string(m[1])
+	for _, name := range directDependencies(t) {
 		if strings.HasPrefix(name, "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/") {
 			continue // our own
 		}
@@ -60,6 +56,32 @@ func TestDependenciesDocument_hasEveryDirectOne(t *testing.T) {
 			t.Errorf("%s has no line", name)
 		}
 	}
+}
+
+// directDependencies are the modules that a go.mod of the project requires by
+// itself, and those of its tools.
+func directDependencies(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, glob := range []string{"../../go.mod", "../../client/go.mod", "../../tools/go.mod", "../../tools/*/go.mod", "../../test/*/*/go.mod"} {
+		found, err := filepath.Glob(glob)
+		if err != nil || found == nil {
+			t.Fatalf("no %s: %v", glob, err)
+		}
+		files = append(files, found...)
+	}
+	directRE := regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v\S+$|^tool (\S+?)(?:/cmd/\S+)?$`)
+	var names []string
+	for _, file := range files {
+		mod, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range directRE.FindAllStringSubmatch(string(mod), -1) {
+			names = append(names, m[1]+m[2])
+		}
+	}
+	return names
 }
 
 // TestAdvice_everyReasonOfHealth holds that check-host never leaves people alone.
