@@ -263,7 +263,7 @@ func TestSentinels_comeOutNowhere(t *testing.T) {
 func forms(secret string) map[string]string {
 	found := map[string]string{
 		"as it is": secret, "in hex": hex.EncodeToString([]byte(secret)), "escaped": url.QueryEscape(secret),
-		"as numbers": strings.Trim(fmt.Sprint([]byte(secret)), "[]"),
+		"as numbers": strings.Trim(fmt.Sprintf("%d", []byte(secret)), "[]"),
 	}
 	// It is a part of something larger, and base64 of it depends on how far from the start it is: shift bytes before it
 	// have a share in the first characters, and what follows it in the last one.
