@@ -50,7 +50,7 @@ const (
 
 // write makes the image with the content of the folder root and writes it to the
 // file out.
-func (i image) write(root, out string) (err error) {
+func (i image) write(root, out string) error {
 	layer, diffID, err := layerOf(root, i.Created)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", root, err)
