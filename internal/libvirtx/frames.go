@@ -153,9 +153,12 @@ func (r *frameReader) next() ([]byte, error) {
 			}
 			continue
 		}
-		h, err := r.read()
+		h, whole, err := r.read()
 		if err != nil {
 			return nil, err
+		}
+		if !whole {
+			continue
 		}
 		frame := r.frame.Bytes()
 		switch {
@@ -178,33 +181,33 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
-// read reads a frame into r.frame. The body of one that nobody waits for is
-// passed over.
-func (r *frameReader) read() (frameHeader, error) {
+// read reads a frame into r.frame. The body of one that nobody waited for when
+// it began is passed over, and whole is false.
+func (r *frameReader) read() (h frameHeader, whole bool, err error) {
 	if r.frame.Cap() > keptFrameBytes {
 		r.frame = bytes.Buffer{}
 	}
 	r.frame.Reset()
 	if _, err := io.CopyN(&r.frame, r.src, frameHeaderBytes); err != nil {
-		return frameHeader{}, err
+		return h, false, err
 	}
 	length, h := parseHeader(r.frame.Bytes())
 	if length < frameHeaderBytes || length > maxFrameBytes {
-		return frameHeader{}, &frameError{problem: fmt.Sprintf("a frame of %d bytes", length)}
+		return h, false, &frameError{problem: fmt.Sprintf("a frame of %d bytes", length)}
 	}
 	rest := int64(length) - frameHeaderBytes
 	if !r.calls.known(h) {
 		_, err := io.CopyN(io.Discard, r.src, rest)
-		return h, err
+		return h, false, err
 	}
 	// The buffer grows with what comes, not with what is claimed.
 	if _, err := io.CopyN(&r.frame, r.src, rest); err != nil {
-		return frameHeader{}, err
+		return h, false, err
 	}
 	if !answerFits(h, r.frame.Bytes()[frameHeaderBytes:]) {
-		return frameHeader{}, &frameError{problem: fmt.Sprintf("an answer to procedure %d that ends before what it announces", h.proc)}
+		return h, false, &frameError{problem: fmt.Sprintf("an answer to procedure %d that ends before what it announces", h.proc)}
 	}
-	return h, nil
+	return h, true, nil
 }
 
 // frameWriter follows the frames that the library sends, in whatever pieces.

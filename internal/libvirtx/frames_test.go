@@ -111,3 +111,23 @@ func TestFrames_earlyDataIsBounded(t *testing.T) {
 		t.Errorf("got %v, want the connection to end", err)
 	}
 }
+
+// TestFrames_answerBeforeItsCall: a call that is made while the body of its
+// forged answer is passed over does not get what is left of that answer.
+func TestFrames_answerBeforeItsCall(t *testing.T) {
+	calls := &callBook{}
+	forged := whole(7, procStats, typeReply, statusOK, make([]byte, 100)...)
+	called := readerFunc(func([]byte) (int, error) {
+		calls.called(7, procStats)
+		return 0, io.EOF
+	})
+	src := io.MultiReader(bytes.NewReader(forged[:frameHeaderBytes]), called, bytes.NewReader(forged[frameHeaderBytes:]))
+	r := &frameReader{src: bufio.NewReader(src), calls: calls}
+	if f, err := r.next(); !errors.Is(err, io.EOF) {
+		t.Errorf("got %x, %v, want nothing to get through", f, err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
