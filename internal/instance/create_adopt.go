@@ -189,7 +189,8 @@ func (r *createRun) overlayOf(ctx context.Context, m Machine) (v Volume, there b
 		return v, there, err
 	}
 	in, err := r.req.host.RootDiskInPool(ctx, m)
-	if err == nil && !in {
+	if err == nil && (!in || m.RootDisk == "") {
+		// None is one that is no file any more: each of ours was defined with one.
 		err = elsewhere(m)
 	}
 	return Volume{}, false, err

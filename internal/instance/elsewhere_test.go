@@ -36,18 +36,22 @@ func TestExchangedPoolCostsNoMachine(t *testing.T) {
 }
 
 // TestCreate_diskMovedByHand: the seed that stayed in the pool does not make a
-// disk that is elsewhere a lost one.
+// disk that is elsewhere, in a file or in something else, a lost one.
 func TestCreate_diskMovedByHand(t *testing.T) {
-	w := newWorld(t)
-	w.mustCreate(t, spec("vm"))
-	m := w.host().domains["vm"]
-	m.Power, m.RootDisk = instance.PowerOff, "/fast/"+m.Overlay
-	delete(w.host().volumes, m.Overlay)
-	before := *m
-	_, err := w.Create(t.Context(), spec("vm"), patience)
-	wantReason(t, err, instance.ReasonMisconfigured, "alpha", "vm")
-	if diff := cmp.Diff(before, *w.host().domains["vm"]); diff != "" {
-		t.Errorf("the machine was touched (-want +got)\n%s", diff)
+	for name, at := range map[string]string{"file": "/fast/vm.qcow2", "no file": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.mustCreate(t, spec("vm"))
+			m := w.host().domains["vm"]
+			delete(w.host().volumes, m.Overlay)
+			m.Power, m.RootDisk, m.Overlay = instance.PowerOff, at, strings.TrimPrefix(at, "/fast/")
+			before := *m
+			_, err := w.Create(t.Context(), spec("vm"), patience)
+			wantReason(t, err, instance.ReasonMisconfigured, "alpha", "vm")
+			if diff := cmp.Diff(before, *w.host().domains["vm"]); diff != "" {
+				t.Errorf("the machine was touched (-want +got)\n%s", diff)
+			}
+		})
 	}
 }
 
