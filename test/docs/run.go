@@ -20,9 +20,6 @@ const (
 	readLimit = 30 * time.Second
 )
 
-// errNoPlace says that a block's place is not there in this run.
-var errNoPlace = errors.New("no such place")
-
 // runner runs the blocks of pages.
 type runner struct {
 	root  string   // of the project
@@ -215,7 +212,7 @@ func (v *visit) open(ctx context.Context, where place) (*shell, error) {
 	default:
 		host, ok := v.hosts[where.hostOf()]
 		if !ok {
-			return nil, errNoPlace
+			return nil, errors.New("there is no such host")
 		}
 		prefix = []string{filepath.Join(v.root, "test/lab/lab"), "exec", host}
 	}
