@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
@@ -118,14 +119,16 @@ func TestDelete_sparesWhatCameAfter(t *testing.T) {
 	w.mustCreate(t, spec("vm"))
 	anew := spec("vm")
 	anew.UID = "uid-2"
-	undefined := false
+	var undefined atomic.Bool
 	w.setHook(func(ctx context.Context, call string) (before, after error) {
-		if undefined && call == "Volumes" {
+		switch {
+		case call == "Undefine":
+			undefined.Store(true)
+		case call == "Volumes" && undefined.CompareAndSwap(true, false):
 			if _, err := other.Create(ctx, anew, patience); err != nil {
 				t.Error(err)
 			}
 		}
-		undefined = call == "Undefine"
 		return nil, nil
 	})
 	if err := w.Delete(t.Context(), vmID, "uid-1"); err != nil {
