@@ -156,7 +156,7 @@ func (c *Cache) logEnd(ctx context.Context, f *flight, waiting int) {
 	s := f.progress.read()
 	attrs := []slog.Attr{
 		slog.String("host", f.key.host), slog.String("image", f.key.image), slog.String("identity", f.key.identity),
-		slog.Int64("bytes", s.done), slog.Int("attempt", s.attempt), slog.Duration("took", time.Since(s.startedAt)),
+		slog.Int64("bytes", s.done), slog.Int("attempt", s.attempt), slog.Int64("duration_ms", time.Since(s.startedAt).Milliseconds()),
 	}
 	if f.err != nil {
 		attrs = append(attrs, slog.String("reason", string(instance.ReasonOf(f.err))), slog.String("error", f.err.Error()))

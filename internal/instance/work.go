@@ -118,7 +118,7 @@ func (s *Service) logCreation(ctx context.Context, c *creation, took time.Durati
 	step, warnings := c.trail.Read()
 	attrs := []any{
 		slog.String("host", c.id.Host), slog.String("instance", c.id.Name),
-		slog.String("step", step), slog.Duration("took", took), slog.Any("warnings", warnings),
+		slog.String("step", step), slog.Int64("duration_ms", took.Milliseconds()), slog.Any("warnings", warnings),
 	}
 	if c.err == nil {
 		s.log.Log(ctx, level, "create ended", append(attrs, slog.Bool("made", c.result.Made))...)

@@ -105,7 +105,7 @@ func (o observer) attributes(subject slog.Attr) []attribute.KeyValue {
 
 // line adds to attrs what every line says.
 func line(outcome string, took time.Duration, err error, attrs ...slog.Attr) []slog.Attr {
-	attrs = append(attrs, slog.String("outcome", outcome), slog.Duration("duration", took))
+	attrs = append(attrs, slog.String("outcome", outcome), slog.Float64("duration_ms", float64(took.Microseconds())/1000))
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}

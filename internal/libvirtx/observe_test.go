@@ -198,10 +198,10 @@ func TestObserve_logsOneLinePerCallAtV1(t *testing.T) {
 	_ = b.StorageVolDelete(t.Context(), libvirt.StorageVol{Name: "v1"})
 	lines := strings.Split(strings.TrimSpace(w.log.String()), "\n")
 	want := [][]string{
-		{`level=DEBUG msg="libvirt dial"`, "host=h1", "session=slow", "outcome=ok", "duration="},
+		{`level=DEBUG msg="libvirt dial"`, "host=h1", "session=slow", "outcome=ok", "duration_ms="},
 		{`level=DEBUG msg="libvirt call"`, "host=h1", "call=DomainDestroy", "instance=proxy-1", "outcome=InstanceNotFound", `error="Domain not found"`},
 		{`level=DEBUG msg="libvirt call"`, "host=h1", "call=DomainCreate", "instance=proxy-1", "outcome=LibvirtError", "error=odd"},
-		{`level=DEBUG msg="libvirt call"`, "host=h1", "call=StorageVolDelete", "volume=v1", "outcome=ok", "duration="},
+		{`level=DEBUG msg="libvirt call"`, "host=h1", "call=StorageVolDelete", "volume=v1", "outcome=ok", "duration_ms="},
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("got %d lines, want %d:\n%s", len(lines), len(want), w.log)
