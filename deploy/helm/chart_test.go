@@ -24,7 +24,11 @@ import (
 func TestConfig_isOneThatTheDaemonTakes(t *testing.T) {
 	for _, file := range valueSets(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, ok := find(t, render(t, read(t, file))[configMap], "/data/kvm2d.yaml").(string)
+			out, err := template(t, newestKubernetes, read(t, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, ok := find(t, out[configMap], "/data/kvm2d.yaml").(string)
 			if !ok {
 				t.Fatal("no configuration")
 			}
@@ -117,6 +121,21 @@ func TestDeployment_rollsOnlyForWhatIsNotReloaded(t *testing.T) {
 	}
 }
 
+// TestDeployment_doesWithoutAProbe that is taken out.
+func TestDeployment_doesWithoutAProbe(t *testing.T) {
+	if got := find(t, render(t, "livenessProbe: null")[mainName], daemon+"/livenessProbe"); got != (absent{}) {
+		t.Errorf("got %v, want none", got)
+	}
+}
+
+// TestRBAC_comesWithAnEmptyTokenReview, as the daemon takes the block for the wish.
+func TestRBAC_comesWithAnEmptyTokenReview(t *testing.T) {
+	out := render(t, "config: {server: {auth: {tokenReview: {}}}}")
+	if out["ClusterRole/egress-kvm2d-tokenreview"] == nil || find(t, out[mainName], pod+"/automountServiceAccountToken") != true {
+		t.Error("got no role or no token, want both")
+	}
+}
+
 func TestDeployment_endsAfterTheDrain(t *testing.T) {
 	for values, want := range map[string]int{
 		"":                                                      5 + 60 + 30,
@@ -186,34 +205,9 @@ func TestChart_canBePartOfAnother(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, leastValues)), &least); err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, parent, newestKubernetes, nested(t, "kvm2d", least), "global: {a: b}")
+	out, err := run(t, "kvm2d", parent, newestKubernetes, nested(t, "kvm2d", least), "global: {a: b}")
 	if err != nil || !strings.Contains(string(out), "kind: Deployment") {
 		t.Errorf("got %v, want it rendered", err)
-	}
-}
-
-// TestChart_saysWhatIsMissing wants an install that could not work to fail, and to say why.
-func TestChart_saysWhatIsMissing(t *testing.T) {
-	for values, want := range map[string]string{
-		"config: {kvm2: {hosts: []}}":                                           "config.kvm2.hosts is empty",
-		"ssh: {existingSecret: ''}":                                             "ssh.existingSecret is missing: beelink names no sshKeyFile",
-		"auth: {token: {enabled: false}}":                                       "nobody could call",
-		"tls: {enabled: true}":                                                  "tls.enabled needs tls.existingSecret",
-		"config: {server: {auth: {clientCert: {allow: []}}}}":                   "needs tls.clientCASecret",
-		"terminationGracePeriodSeconds: 94":                                     "the daemon needs 95",
-		"resources: {limits: {memory: 128Mi}}":                                  "at least 128 are needed",
-		"metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor needs metrics.service",
-	} {
-		t.Run(values, func(t *testing.T) {
-			t.Parallel()
-			_, err := template(t, newestKubernetes, read(t, leastValues), values)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
-		})
-	}
-	if _, err := template(t, newestKubernetes); err == nil || !strings.Contains(err.Error(), "config.kvm2.hosts is empty") {
-		t.Errorf("without values: got %v, want a word on hosts", err)
 	}
 }
 
@@ -362,7 +356,7 @@ func TestNotes_areCommands(t *testing.T) {
 		{"tls: {enabled: true, existingSecret: tls, hasCA: false}", []string{"--insecure https://localhost:8080/health"}},
 		{"hostNetwork: true", []string{"port 9090 of the node"}},
 	} {
-		text, err := run(t, chart, newestKubernetes, read(t, leastValues), tt.values)
+		text, err := run(t, "kvm2d", chart, newestKubernetes, read(t, leastValues), tt.values)
 		if err != nil {
 			t.Fatal(err)
 		}

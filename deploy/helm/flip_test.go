@@ -37,6 +37,7 @@ type (
 // What some leaves need beside themselves.
 const (
 	reviewed = "config: {server: {auth: {tokenReview: {allow: []}}}}\n"
+	pasted   = "ssh: {existingSecret: '', privateKey: b, knownHosts: c}\n"
 	secure   = "tls: {enabled: true, existingSecret: tls}\n"
 	issued   = "tls: {enabled: true, certManager: {enabled: true, issuerRef: {name: a}}}\n"
 	fenced   = "networkPolicy: {enabled: true}\n"
@@ -70,15 +71,15 @@ var namingFlips = []flip{
 	{leaf: "ssh.privateKeyKey", to: "a", object: configMap, field: "/data/kvm2d.yaml/kvm2/hosts/0/sshKeyFile", want: "/etc/kvm2d/ssh/a"},
 	{leaf: "ssh.knownHostsKey", to: "a", object: configMap, field: "/data/kvm2d.yaml/kvm2/hosts/0/knownHostsFile", want: "/etc/kvm2d/ssh/a"},
 	{leaf: "ssh.passphraseKey", to: "a", object: configMap, field: "/data/kvm2d.yaml/kvm2/hosts/0/passphraseFile", want: "/etc/kvm2d/ssh/a"},
-	{leaf: "ssh.privateKey", to: "a", with: "ssh: {existingSecret: '', privateKey: b}", object: "Secret/kvm2d-login", field: "/data/id_ed25519", want: "YQo="},
-	{leaf: "ssh.knownHosts", to: "a", with: "ssh: {existingSecret: '', privateKey: b}", object: "Secret/kvm2d-login", field: "/data/known_hosts", want: "YQo="},
+	{leaf: "ssh.privateKey", to: "a", with: pasted, object: "Secret/kvm2d-login", field: "/data/id_ed25519", want: "YQo="},
+	{leaf: "ssh.knownHosts", to: "a", with: pasted, object: "Secret/kvm2d-login", field: "/data/known_hosts", want: "YQo="},
 	{leaf: "auth.token.enabled", to: false, with: reviewed, object: configMap, field: "/data/kvm2d.yaml/server/auth/token", want: absent{}},
 	{leaf: "auth.token.existingSecret", to: "a", object: mainName, field: pod + "/volumes/3/secret/secretName"},
 	{leaf: "tls.enabled", to: true, with: "tls: {existingSecret: tls}", object: configMap, field: "/data/kvm2d.yaml/server/tls/keyFile", want: "/etc/kvm2d/tls/tls.key"},
 	{leaf: "tls.existingSecret", to: "a", with: secure, object: mainName, field: pod + "/volumes/4/secret/secretName"},
 	{leaf: "tls.hasCA", to: false, with: secure, object: "Pod/kvm2d-test", field: "/spec/containers/0/args/4", want: absent{}},
 	{leaf: "tls.clientCASecret", to: "a", object: mainName, field: pod + "/volumes/4/secret/secretName"},
-	{leaf: "tls.certManager.enabled", to: true, with: secure, object: "Certificate/kvm2d", field: "/spec/secretName", want: "tls"},
+	{leaf: "tls.certManager.enabled", to: true, with: "tls: {enabled: true, existingSecret: tls, certManager: {issuerRef: {name: a}}}", object: "Certificate/kvm2d", field: "/spec/secretName", want: "tls"},
 	{leaf: "tls.certManager.issuerRef.name", to: "b", with: issued, object: "Certificate/kvm2d", field: "/spec/issuerRef/name"},
 	{leaf: "tls.certManager.issuerRef.kind", to: "ClusterIssuer", with: issued, object: "Certificate/kvm2d", field: "/spec/issuerRef/kind"},
 	{leaf: "tls.certManager.issuerRef.group", to: "a", with: issued, object: "Certificate/kvm2d", field: "/spec/issuerRef/group"},
@@ -190,6 +191,9 @@ var aroundFlips = []flip{
 	{leaf: "httpRoute.parentRefs", to: l{m{"name": "b"}}, with: routed, object: "HTTPRoute/kvm2d", field: "/spec/parentRefs"},
 	{leaf: "httpRoute.hostnames", to: l{"a"}, with: routed, object: "HTTPRoute/kvm2d", field: "/spec/hostnames"},
 	{leaf: "test.timeout", to: "7s", object: "Pod/kvm2d-test", field: "/spec/containers/0/args/3", want: "--timeout=7s"},
+	{leaf: "test.resources.requests.cpu", to: "1", object: "Pod/kvm2d-test", field: "/spec/containers/0/resources/requests/cpu"},
+	{leaf: "test.resources.requests.memory", to: "1Gi", object: "Pod/kvm2d-test", field: "/spec/containers/1/resources/requests/memory"},
+	{leaf: "test.resources.limits.memory", to: "1Gi", object: "Pod/kvm2d-test", field: "/spec/containers/0/resources/limits/memory"},
 }
 
 func flips() []flip {

@@ -54,16 +54,22 @@ func render(t *testing.T, values ...string) objects {
 // what helm says.
 func template(t *testing.T, kubernetes string, values ...string) (objects, error) {
 	t.Helper()
-	text, err := run(t, "kvm2d", kubernetes, values...)
+	text, err := run(t, "kvm2d", "kvm2d", kubernetes, values...)
 	if err != nil {
 		return nil, err
 	}
+	return decode(t, text), nil
+}
+
+// decode reads what helm template writes.
+func decode(t *testing.T, text []byte) objects {
+	t.Helper()
 	out := objects{}
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var object map[string]any
 		switch err := dec.Decode(&object); {
 		case errors.Is(err, io.EOF):
-			return out, nil
+			return out
 		case err != nil:
 			t.Fatal(err)
 		case object != nil:
@@ -73,10 +79,10 @@ func template(t *testing.T, kubernetes string, values ...string) (objects, error
 	}
 }
 
-// run runs helm template on the chart in a folder.
-func run(t *testing.T, chart, kubernetes string, values ...string) ([]byte, error) {
+// run runs helm template on the chart in a folder, as a release of that name.
+func run(t *testing.T, release, chart, kubernetes string, values ...string) ([]byte, error) {
 	t.Helper()
-	args := []string{"template", "kvm2d", chart, "--namespace", "egress", "--kube-version", kubernetes}
+	args := []string{"template", release, chart, "--namespace", "egress", "--kube-version", kubernetes}
 	dir := t.TempDir()
 	for i, text := range values {
 		file := filepath.Join(dir, strconv.Itoa(i)+".yaml")

@@ -31,6 +31,9 @@
 {{- if not (include "kvm2d.hasSSH" .root) -}}
 {{- fail (printf "ssh.existingSecret is missing: %s names no knownHostsFile of its own" .name) -}}
 {{- end -}}
+{{- if not (or $ssh.existingSecret $ssh.knownHosts) -}}
+{{- fail (printf "ssh.knownHosts is missing: %s names no knownHostsFile of its own" .name) -}}
+{{- end -}}
 {{- $_ := set .of "knownHostsFile" (printf "%s/%s" $dir $ssh.knownHostsKey) -}}
 {{- end -}}
 {{- end -}}
@@ -42,7 +45,7 @@
 
 {{/* Not empty when callers' ServiceAccounts are asked about. */}}
 {{- define "kvm2d.tokenReview" -}}
-{{- if dig "server" "auth" "tokenReview" "" .Values.config }}yes{{ end -}}
+{{- if hasKey (dig "server" "auth" dict .Values.config) "tokenReview" }}yes{{ end -}}
 {{- end -}}
 
 {{/* The block server: addresses, and the files of callers' tokens and of certificates. */}}

@@ -1,19 +1,19 @@
-{{/* The name of objects: fullnameOverride, or RELEASE-kvm2d, or RELEASE where that has the chart's name in it. */}}
+{{/* The name of objects: fullnameOverride, or RELEASE-kvm2d, or RELEASE where that has the chart's name in it. A release may have dots, a Service not. */}}
 {{- define "kvm2d.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- printf "%s-%s" (.Release.Name | replace "." "-") $name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
 {{/* Labels by which the daemon's Pods are selected. They never change. */}}
 {{- define "kvm2d.selectorLabels" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ quote .Release.Name }}
 app.kubernetes.io/component: daemon
 {{- end -}}
 
@@ -28,8 +28,8 @@ app.kubernetes.io/component: daemon
 
 {{/* Name, namespace, labels and annotations of an object: dict "root" $ "suffix" "-x" "labels" dict "annotations" dict; all but root may be left out. */}}
 {{- define "kvm2d.metadata" -}}
-name: {{ include "kvm2d.fullname" .root }}{{ .suffix }}
-namespace: {{ .root.Release.Namespace }}
+name: {{ printf "%s%s" (include "kvm2d.fullname" .root) (default "" .suffix) | quote }}
+namespace: {{ quote .root.Release.Namespace }}
 labels:
   {{- merge (default dict .labels) (include "kvm2d.labels" .root | fromYaml) | toYaml | nindent 2 }}
 {{- with merge (default dict .annotations | deepCopy) .root.Values.commonAnnotations }}

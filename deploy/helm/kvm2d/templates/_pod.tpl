@@ -1,5 +1,5 @@
 {{- define "kvm2d.podSpec" -}}
-serviceAccountName: {{ include "kvm2d.serviceAccountName" . }}
+serviceAccountName: {{ include "kvm2d.serviceAccountName" . | quote }}
 automountServiceAccountToken: {{ include "kvm2d.tokenReview" . | eq "yes" }}
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ include "kvm2d.graceSeconds" . }}
@@ -18,10 +18,10 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- with .Values.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ quote . }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -56,7 +56,7 @@ containers:
 volumes:
   - name: config
     configMap:
-      name: {{ include "kvm2d.fullname" . }}
+      name: {{ include "kvm2d.fullname" . | quote }}
   - name: tmp
     emptyDir:
       medium: Memory
@@ -64,7 +64,7 @@ volumes:
   {{- range include "kvm2d.secretMounts" . | fromYamlArray }}
   - name: {{ .name }}
     secret:
-      secretName: {{ .secret }}
+      secretName: {{ quote .secret }}
       # Read by the group, which is the daemon's by fsGroup.
       defaultMode: 0440
   {{- end }}
@@ -76,16 +76,16 @@ volumes:
 {{/* The Secrets that the daemon reads, each as a folder /etc/kvm2d/NAME: a folder, unlike a single file, follows its Secret. */}}
 {{- define "kvm2d.secretMounts" -}}
 {{- if include "kvm2d.hasSSH" . }}
-- {name: ssh, secret: {{ include "kvm2d.sshSecret" . }}}
+- {name: ssh, secret: {{ include "kvm2d.sshSecret" . | quote }}}
 {{- end }}
 {{- if .Values.auth.token.enabled }}
-- {name: auth, secret: {{ include "kvm2d.tokenSecret" . }}}
+- {name: auth, secret: {{ include "kvm2d.tokenSecret" . | quote }}}
 {{- end }}
 {{- if .Values.tls.enabled }}
-- {name: tls, secret: {{ include "kvm2d.tlsSecret" . }}}
+- {name: tls, secret: {{ include "kvm2d.tlsSecret" . | quote }}}
 {{- end }}
 {{- with .Values.tls.clientCASecret }}
-- {name: client-ca, secret: {{ . }}}
+- {name: client-ca, secret: {{ quote . }}}
 {{- end }}
 {{- end -}}
 
@@ -93,6 +93,8 @@ volumes:
 {{- define "kvm2d.container" -}}
 image: {{ include "kvm2d.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+# Why it did not start is then told by kubectl describe, too.
+terminationMessagePolicy: FallbackToLogsOnError
 args:
   - serve
   - --config=/etc/kvm2d/config/kvm2d.yaml
@@ -121,11 +123,13 @@ ports:
   - name: admin
     containerPort: {{ .Values.ports.admin }}
 {{- range $probe, $path := dict "startupProbe" "/livez" "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
+{{- with get $.Values $probe }}
 {{ $probe }}:
   httpGet:
     path: {{ $path }}
     port: admin
-  {{- toYaml (get $.Values $probe) | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- with include "kvm2d.preStopSeconds" . | int }}
 lifecycle:
