@@ -96,7 +96,7 @@ func newCreate() *cobra.Command {
 		tags      map[string]string
 	)
 	cmd := clientCommand(&cobra.Command{
-		Use: "create NAME --placement PLACEMENT", Short: "Create an instance, and wait until it runs", Args: cobra.ExactArgs(1),
+		Use: "create NAME --placement PLACEMENT", Short: "Create an instance, and wait until it is started", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, s *session, args []string) error {
 		r.Name, r.Tags = args[0], tags
 		if cloudInit != "" {
