@@ -2,39 +2,28 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
-	// mutantLimit is how long a package's short tests may take with a mutant in it.
-	mutantLimit = 2 * time.Minute
 	// wantKilled is the part of the generated mutants that the tests must notice.
 	wantKilled = 0.85
+	// abreast is how many mutants are tried at a time: while one's tests wait for
+	// a time limit, another is built.
+	abreast = 2
 )
 
 // sampled are the packages that are mutated by the generator.
 var sampled = []string{"internal/instance", "internal/image", "internal/libvirtx"}
-
-// fate is what became of a mutant.
-type fate string
-
-const (
-	// killed: a test failed.
-	killed fate = "killed"
-	// timedOut: the tests did not end, which is noticed as well.
-	timedOut fate = "timed out"
-	survived fate = "survived"
-	// unfit: the compiler refuses it; another is drawn in its place.
-	unfit fate = "unfit"
-)
 
 // sampleAll tries n generated mutants of each package whose folder contains only,
 // drawn by seed, and fails when too few are noticed.
@@ -53,7 +42,7 @@ func sampleAll(ctx context.Context, root, only string, n int, seed uint64) error
 		if !strings.Contains(folder, only) {
 			continue
 		}
-		ratio, err := sample(ctx, filepath.Join(root, folder), dir, n, seed)
+		ratio, err := samplePackage(ctx, filepath.Join(root, folder), dir, n, seed)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -67,87 +56,93 @@ func sampleAll(ctx context.Context, root, only string, n int, seed uint64) error
 	return nil
 }
 
-// sample tries n mutants of one package and returns the part that was noticed.
-func sample(ctx context.Context, folder, dir string, n int, seed uint64) (float64, error) {
+// samplePackage tries n mutants of one package and returns the part that was noticed.
+func samplePackage(ctx context.Context, folder, dir string, n int, seed uint64) (float64, error) {
 	all, err := generate(folder)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	b, err := newBench(ctx, folder, dir)
 	if err != nil {
 		return 0, err
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	began, count, tried := time.Now(), map[fate]int{}, 0
-	for _, m := range all {
-		if tried == n {
-			break
-		}
-		f, err := m.try(ctx, folder, dir)
-		if ctx.Err() != nil {
-			fmt.Println("interrupted: the figures are of what was tried until then")
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-		count[f]++
-		if f == unfit {
-			continue
-		}
-		tried++
-		if f == survived {
-			fmt.Printf("survived  %s\n", m)
-		}
+	s := &sample{bench: b, queue: all, left: n, count: map[fate]int{}}
+	if err := s.tryAll(ctx, dir); errors.Is(err, context.Canceled) {
+		fmt.Println("interrupted: the figures are of what was tried until then")
+	} else if err != nil {
+		return 0, err
 	}
+	noticed := s.count[killed] + s.count[timedOut]
+	tried := noticed + s.count[survived] + s.count[doubtful]
 	if tried == 0 {
 		return 0, errors.New(folder + " has no mutants")
 	}
-	ratio := float64(count[killed]+count[timedOut]) / float64(tried)
-	fmt.Printf("%s: %d of %d mutants in %s, seed %d: %d killed, %d timed out, %d survived (%d unfit besides): %.1f %%\n",
+	ratio := float64(noticed) / float64(tried)
+	fmt.Printf("%s: %d of %d mutants in %s, seed %d: %d killed, %d timed out, %d survived, %d doubtful (%d unfit besides): %.1f %%\n",
 		filepath.Base(folder), tried, len(all), time.Since(began).Round(time.Second), seed,
-		count[killed], count[timedOut], count[survived], count[unfit], 100*ratio)
+		s.count[killed], s.count[timedOut], s.count[survived], s.count[doubtful], s.count[unfit], 100*ratio)
 	return ratio, nil
 }
 
-// try builds the package's tests with the mutant in it and runs the short ones.
-func (m mutant) try(ctx context.Context, folder, dir string) (fate, error) {
-	content, err := m.apply()
-	if err != nil {
-		return "", err
-	}
-	overlay, err := writeOverlay(dir, m.file, content)
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "mutant.test")
-	_ = os.Remove(binary)
-	build := exec.CommandContext(ctx, "go", "test", "-C", folder, "-c", "-o", binary, "-overlay", overlay, "-vet=off", "-ldflags=-s -w", ".")
-	if build.Run() != nil {
-		return unfit, ctx.Err()
-	}
-	within, cancel := context.WithTimeout(ctx, mutantLimit)
-	defer cancel()
-	run := exec.CommandContext(within, binary, "-test.short", "-test.failfast")
-	run.Dir = folder
-	switch err := run.Run(); {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case within.Err() != nil:
-		return timedOut, nil
-	case err != nil:
-		return killed, nil
-	}
-	return survived, nil
+// sample is the trying of one package's mutants.
+type sample struct {
+	*bench
+
+	mu    sync.Mutex
+	queue []mutant
+	// left is how many are still to be begun.
+	left  int
+	count map[fate]int
 }
 
-// writeOverlay has the compiler read content in place of file.
-func writeOverlay(dir, file string, content []byte) (overlay string, err error) {
-	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, content, 0o600); err != nil {
-		return "", err
+// tryAll tries mutants from the queue, some at a time, until enough were tried.
+func (s *sample) tryAll(ctx context.Context, dir string) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for range abreast {
+		group.Go(func() error { return s.tryInTurn(groupCtx, dir) })
 	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	return group.Wait()
+}
+
+func (s *sample) tryInTurn(ctx context.Context, dir string) error {
+	own, err := os.MkdirTemp(dir, "mutant")
 	if err != nil {
-		return "", err
+		return err
 	}
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	for m, ok := s.next(); ok; m, ok = s.next() {
+		f, by, err := s.try(ctx, m, own)
+		if err != nil {
+			return err
+		}
+		s.note(m, f, by)
+	}
+	return nil
+}
+
+// next takes a mutant to try; false when there are enough.
+func (s *sample) next() (mutant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left == 0 || len(s.queue) == 0 {
+		return mutant{}, false
+	}
+	m := s.queue[0]
+	s.queue = s.queue[1:]
+	s.left--
+	return m, true
+}
+
+// note counts what became of a mutant and prints it.
+func (s *sample) note(m mutant, f fate, by string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count[f]++
+	if f == unfit {
+		s.left++
+		return
+	}
+	fmt.Println(strings.TrimSpace(fmt.Sprintf("%-9s  %s  %s", f, m, by)))
 }
