@@ -15,7 +15,7 @@ import (
 const minLibvirt = 8_000_000
 
 // Check looks at the host over a connection of its own. It never fails: what
-// went wrong first is in the entry, beside all that could be learnt (H1–H3).
+// went wrong first is in the entry, beside all that could be learnt (H1 to H3).
 func (h *Host) Check(ctx context.Context) instance.HostHealth {
 	began := time.Now()
 	e := &examination{host: h}
