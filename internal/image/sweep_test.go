@@ -137,3 +137,46 @@ func TestSweep_takesUpAfterFailures(t *testing.T) {
 		k.close(t)
 	})
 }
+
+// A search ends with the look that settles its last partial: it costs the host
+// three looks, a stall limit apart, whatever becomes of the partial.
+func TestSweep_endsWithItsLastPartial(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		more []instance.Volume
+		// gone takes the partial away just before it would be removed.
+		gone bool
+	}{
+		{name: "removed"},
+		{name: "marked again", more: []instance.Volume{{Name: "kvm2.a.b.c.root.qcow2", BackingPath: poolDir + deadPartial}}},
+		{name: "gone meanwhile", gone: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool := newMemPool(testHost)
+				for _, v := range append(tt.more, instance.Volume{Name: deadPartial, PhysicalBytes: 5}) {
+					pool.put(v)
+				}
+				looks := 0
+				pool.plant(func(call, name string, _ bool) error {
+					switch {
+					case call != "Volumes":
+					case name == basePrefix:
+						looks++
+					case name == "" && looks > 0 && tt.gone:
+						pool.remove(deadPartial)
+					}
+					return nil
+				})
+				k := newKit(t, pool, &site{fault: status(http.StatusNotFound)})
+				_ = k.cache.Pull(t.Context(), testHost, imageOf(nil))
+				time.Sleep(10 * testStall)
+				synctest.Wait()
+				if looks != 3 {
+					t.Errorf("got %d looks, want 3", looks)
+				}
+				k.close(t)
+			})
+		})
+	}
+}
