@@ -37,8 +37,18 @@ func (h *Host) Check(ctx context.Context) instance.HostHealth {
 		out.Reason, out.Message = healthReason(instance.ReasonOf(failed)), failed.Error()
 	case h.opts.Maintenance:
 		out.Reason, out.Message = instance.ReasonMaintenance, "in maintenance: no new instances here"
+	case nearlyFull(e.details):
+		// It is as ready as ever for what runs on it.
+		out.Message = fmt.Sprintf("ready, but pool %s is nearly full: %.2f of %.2f GiB are free",
+			h.opts.Pool, *e.details.PoolAvailableGiB, *e.details.PoolCapacityGiB)
 	}
 	return out
+}
+
+// nearlyFull reports a pool with less than a tenth of its room left, as the alert
+// Kvm2dPoolNearlyFull does.
+func nearlyFull(d instance.HostDetails) bool {
+	return d.PoolCapacityGiB != nil && d.PoolAvailableGiB != nil && *d.PoolAvailableGiB < *d.PoolCapacityGiB/10
 }
 
 // healthReason maps an error's reason to the words that health entries use.

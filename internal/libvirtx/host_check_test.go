@@ -154,6 +154,24 @@ func TestCheck_details(t *testing.T) {
 	}
 }
 
+// TestCheck_nearlyFullPoolIsReadyAndSaysSo: a full disk stops new instances only.
+func TestCheck_nearlyFullPoolIsReadyAndSaysSo(t *testing.T) {
+	for _, tc := range []struct {
+		leave uint64
+		want  string
+	}{
+		{11 << 30, "ready for instances"},
+		{9 << 30, "ready, but pool default is nearly full: 9.00 of 100.00 GiB are free"},
+		{0, "ready, but pool default is nearly full: 0.00 of 100.00 GiB are free"},
+	} {
+		h, s := newHost(t, sim.Options{PoolCapacityBytes: 100 << 30})
+		s.FillPool(tc.leave)
+		if got := h.Check(t.Context()); !got.Ready || got.Reason != instance.ReasonReady || got.Message != tc.want {
+			t.Errorf("%d bytes left: got ready %v, %s (%s), want Ready (%s)", tc.leave, got.Ready, got.Reason, got.Message, tc.want)
+		}
+	}
+}
+
 func TestCheck_faultInOnePartKeepsTheRest(t *testing.T) {
 	h, s := newHost(t, sim.Options{})
 	s.RemovePool()

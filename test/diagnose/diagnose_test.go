@@ -69,7 +69,7 @@ var faults = []fault{
 		},
 		mend: func(b *bench) { b.sh("h1", "rm /var/lib/libvirt/small/filler") },
 		// A host whose disk is full is as ready as ever for what runs on it.
-		health: "Ready", entry: `"poolAvailableGiB":0.00`,
+		health: "Ready", entry: "pool small is nearly full",
 		metric: `kvm2d_pool_available_bytes{host="full",pool="small"}`, below: 16 << 20,
 		status: 507, kind: "QuotaExceeded", reason: "PoolFull", text: "pool small",
 	},
