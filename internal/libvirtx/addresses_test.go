@@ -133,3 +133,26 @@ func TestAgentCache(t *testing.T) {
 		}
 	})
 }
+
+// TestAgentCache_fullLosesTheOldFirst: what is too old makes room, and what was
+// said a moment ago stays.
+func TestAgentCache_fullLosesTheOldFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c agentCache
+		halfFull := func(uuid byte) {
+			for i := range int32(agentCacheSize / 2) {
+				c.put(agentKey{uuid: libvirt.UUID{uuid}, id: i}, nil)
+			}
+		}
+		halfFull(1)
+		time.Sleep(agentCacheAge / 2)
+		halfFull(2)
+		time.Sleep(agentCacheAge/2 + time.Nanosecond)
+		c.put(agentKey{uuid: libvirt.UUID{3}}, nil)
+		for _, uuid := range []byte{2, 3} {
+			if _, ok := c.get(agentKey{uuid: libvirt.UUID{uuid}}); !ok {
+				t.Errorf("an answer of domain %d that is not too old is gone", uuid)
+			}
+		}
+	})
+}
