@@ -1,7 +1,9 @@
 package image
 
 import (
+	"context"
 	"errors"
+	"io"
 	"testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
@@ -97,4 +99,29 @@ func TestEnsureImage_poolFullInMidTransfer(t *testing.T) {
 	pool.setFree(1 << 40)
 	k.mustEnsure(t, img)
 	wantClean(t, pool, img, content)
+}
+
+// A pool that refuses once it has taken the last byte is to blame, not the
+// source: its reason is told, and nothing is fetched again for it.
+func TestEnsureImage_poolFullAfterTheLastByte(t *testing.T) {
+	content := qcow2Bytes(t, testVirtual, mib)
+	pool, s := newMemPool(testHost), &site{content: content}
+	k := newKit(t, pool, s, func(o *Options) {
+		o.Pool = func(string) (Pool, bool) { return greedyPool{pool}, true }
+	})
+	_, err := k.ensure(t.Context(), imageOf(content))
+	wantReason(t, err, instance.ReasonPoolFull)
+	if got := s.requestCount(); got != 2 {
+		t.Errorf("got %d requests, want 2: a look at the head, and the download", got)
+	}
+}
+
+// greedyPool reads what it is sent to the end, and has no room for it then.
+type greedyPool struct{ *memPool }
+
+func (p greedyPool) Upload(_ context.Context, _ string, src io.Reader, _ int64) error {
+	if _, err := io.Copy(io.Discard, src); err != nil {
+		return err
+	}
+	return p.fail(instance.ReasonPoolFull, "upload volume", errPlanted)
 }
