@@ -56,14 +56,21 @@ func (b *countedBody) Close() error {
 }
 
 // TestEnsureImage_leavesNoConnection: neither the look at the source's head nor
-// the download keeps its answer open, whole or cut.
+// the download keeps its answer open, whole or cut; and none outlasts its last
+// byte, whatever the pool still has to do.
 func TestEnsureImage_leavesNoConnection(t *testing.T) {
 	content := qcow2Bytes(t, testVirtual, mib)
 	s := &site{content: content, etag: `"a"`}
 	s.fault = s.cutAt(2, mib/2)
 	bodies := &openBodies{next: wire{s}}
-	k := newKit(t, newMemPool(testHost), s, withTransport(bodies))
-	k.mustEnsure(t, imageOf(content))
+	pool, img := newMemPool(testHost), imageOf(content)
+	pool.plant(func(call, name string, _ bool) error {
+		if got := bodies.open.Load(); got != 0 && call == "CreateVolume" && name == keyOf(testHost, img).marker() {
+			t.Errorf("%d answers are open while the image is marked", got)
+		}
+		return nil
+	})
+	newKit(t, pool, s, withTransport(bodies)).mustEnsure(t, img)
 	if got := bodies.open.Load(); got != 0 {
 		t.Errorf("%d answers are left open", got)
 	}

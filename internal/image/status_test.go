@@ -93,12 +93,28 @@ func TestStatus_failedUntilItSucceeds(t *testing.T) {
 	if err != nil || rows[0].State != instance.ImageReady || rows[0].Failure != "" {
 		t.Errorf("got %+v, %v, want ready", rows, err)
 	}
-	if err := k.cache.Remove(t.Context(), testHost, img, ""); err != nil {
-		t.Fatal(err)
+	// Somebody else takes it away.
+	for _, name := range pool.names() {
+		pool.remove(name)
 	}
 	rows, err = k.cache.Status(t.Context(), testHost, []instance.Image{img})
 	if err != nil || rows[0].State != instance.ImageAbsent || rows[0].Failure != "" {
 		t.Errorf("got %+v, %v, want absent, and the failure that was mended forgotten", rows, err)
+	}
+}
+
+// TestStatus_removalForgetsTheFailure: what is removed has not failed any more.
+func TestStatus_removalForgetsTheFailure(t *testing.T) {
+	img := imageOf(nil)
+	k := newKit(t, newMemPool(testHost), &site{fault: status(http.StatusNotFound)})
+	_, err := k.ensure(t.Context(), img)
+	wantReason(t, err, instance.ReasonImageUnavailable)
+	if err := k.cache.Remove(t.Context(), testHost, img, ""); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.cache.Status(t.Context(), testHost, []instance.Image{img})
+	if err != nil || rows[0].State != instance.ImageAbsent || rows[0].Failure != "" {
+		t.Errorf("got %+v, %v, want absent", rows, err)
 	}
 }
 
