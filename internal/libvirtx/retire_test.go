@@ -2,10 +2,13 @@ package libvirtx
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	libvirt "github.com/digitalocean/go-libvirt"
 )
 
 // retireLimits make a link quiet after two minutes.
@@ -43,6 +46,47 @@ func TestRetire_waitsForWorkAndForAPause(t *testing.T) {
 			t.Errorf("a call afterwards: got %v, want a closed link", err)
 		}
 	})
+}
+
+// TestRetire_waitsForWhatTakesLonger: work that is under way is no pause, however
+// long it takes.
+func TestRetire_waitsForWhatTakesLonger(t *testing.T) {
+	const long = 10 * time.Minute
+	limits := retireLimits
+	limits.Stall, limits.Transfer = time.Hour, time.Hour
+	for name, work := range map[string]func(context.Context, *Link) error{
+		"upload": func(ctx context.Context, l *Link) error {
+			return l.Backend().StorageVolUpload(ctx, libvirt.StorageVol{}, strings.NewReader("x"), 0, 1)
+		},
+		"on a connection of its own": func(ctx context.Context, l *Link) error {
+			return l.Fresh(ctx, func(context.Context, Backend) error {
+				time.Sleep(long)
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTestLink(t, LinkOptions{Limits: limits, Connector: always(func(*fakeConn, string) error {
+					time.Sleep(long)
+					return nil
+				})})
+				worked := make(chan error, 1)
+				go func() { worked <- work(t.Context(), l) }()
+				synctest.Wait()
+				began := time.Now()
+				if err := l.Retire(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := <-worked; err != nil {
+					t.Errorf("the work: %v", err)
+				}
+				if got, want := time.Since(began), long+2*time.Minute; got != want {
+					t.Errorf("retired after %v, want %v: the pause after the work", got, want)
+				}
+			})
+		})
+	}
 }
 
 func TestRetire_endsWithItsContext(t *testing.T) {
