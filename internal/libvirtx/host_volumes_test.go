@@ -365,6 +365,12 @@ func TestReadVolume_tail(t *testing.T) {
 	if got, err := h.ReadVolume(t.Context(), "log", 6); err != nil || string(got) != "newer\n" {
 		t.Errorf("grown: got %q, %v, want newer", got, err)
 	}
+	// A disk's file ends long before the disk does.
+	makeVolume(t, h, instance.NewVolume{Name: "disk", Format: "qcow2", CapacityBytes: 10 << 30})
+	held, _ := s.VolumeBytes("disk")
+	if got, err := h.ReadVolume(t.Context(), "disk", 1<<20); err != nil || !bytes.Equal(got, held) || len(held) == 0 {
+		t.Errorf("a disk: got %d bytes, %v, want the %d of its file", len(got), err, len(held))
+	}
 	if _, err := h.ReadVolume(t.Context(), "absent", 1); !errors.Is(err, instance.ErrNoVolume) {
 		t.Errorf("got %v, want ErrNoVolume", err)
 	}
