@@ -181,6 +181,41 @@ func TestList_roundTripsDoNotGrowWithDomains(t *testing.T) {
 	})
 }
 
+// Of a host with more than anybody runs, only so much is asked at once.
+func TestList_readsUnderWayAreBounded(t *testing.T) {
+	const domains, volumes = 300, 100
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newHost(t, sim.Options{})
+		for i := range domains {
+			define(t, h, fmt.Sprintf("off-%d", i))
+		}
+		for i := range volumes {
+			s.AddVolume(fmt.Sprintf("log-%d", i), nil)
+		}
+		for _, tc := range []struct {
+			method      string
+			read        func(context.Context) error
+			most, total int
+		}{
+			{"DomainGetXMLDesc", func(ctx context.Context) error { _, err := h.List(ctx); return err }, 256, domains},
+			{"StorageVolGetXMLDesc", func(ctx context.Context) error { _, err := h.Volumes(ctx, "log-"); return err }, 64, volumes},
+		} {
+			s.ResetCalls()
+			release := s.Stall(tc.method)
+			read := make(chan error, 1)
+			go func() { read <- tc.read(t.Context()) }()
+			synctest.Wait()
+			if got := s.Calls(tc.method); got == 0 || got > tc.most {
+				t.Errorf("got %d calls of %s under way, want at most %d", got, tc.method, tc.most)
+			}
+			release()
+			if err := <-read; err != nil || s.Calls(tc.method) != tc.total {
+				t.Errorf("got %d calls of %s, %v, want %d in all", s.Calls(tc.method), tc.method, err, tc.total)
+			}
+		}
+	})
+}
+
 func TestList_agentsThatHangCostThreeSecondsInAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHost(t, sim.Options{})

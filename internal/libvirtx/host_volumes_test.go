@@ -361,6 +361,9 @@ func TestReadVolume_tail(t *testing.T) {
 			t.Errorf("last %d bytes: got %q, %v, want %q", limit, got, err, want)
 		}
 	}
+	if got := s.Calls("StorageVolDownload"); got != 2 {
+		t.Errorf("got %d downloads, want none for no bytes", got)
+	}
 	s.AddFile("log", slices.Concat(content, []byte("newer\n")))
 	if got, err := h.ReadVolume(t.Context(), "log", 6); err != nil || string(got) != "newer\n" {
 		t.Errorf("grown: got %q, %v, want newer", got, err)
