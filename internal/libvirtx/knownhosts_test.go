@@ -149,6 +149,22 @@ func TestCheckKnownHosts(t *testing.T) {
 	}
 }
 
+// TestCheckKnownHosts_namesTheLineThatSpoilsTheFile: the first of those that
+// nobody can read; a comment is none.
+func TestCheckKnownHosts_namesTheLineThatSpoilsTheFile(t *testing.T) {
+	key := authorized(newSigner(t).PublicKey())
+	for content, want := range map[string]string{
+		"what\nis this\n":             ":1:",
+		"# ours\n\nwhat\nis this\n":   ":3:",
+		"@unheard-of h " + key + "\n": ":1:",
+	} {
+		err := CheckKnownHosts(writeFile(t, "known_hosts", content), "h:22")
+		if bad, ok := errors.AsType[*badKnownHostsError](err); !ok || !strings.Contains(bad.Error(), want) {
+			t.Errorf("%q: got %v, want %s blamed", content, err, want)
+		}
+	}
+}
+
 func FuzzKnownHosts(f *testing.F) {
 	f.Add("[h]:2222 " + authorized(newSigner(f).PublicKey()))
 	f.Add("@cert-authority * ssh-ed25519 AAAA")
