@@ -161,3 +161,17 @@ func TestCheck_sameLibvirtUnderTwoNames(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+// TestCheck_twinsAreKnownByBothUUIDs: a host that does not tell its own, or has
+// no pool to tell of, is nobody's twin.
+func TestCheck_twinsAreKnownByBothUUIDs(t *testing.T) {
+	w := newWorld(t, newRoom(), newRoom(), newRoom(), newRoom())
+	for i, d := range []instance.HostDetails{{HostUUID: "h1"}, {HostUUID: "h1"}, {PoolUUID: "p1"}, {PoolUUID: "p1"}} {
+		w.hosts[i].health = func(context.Context) instance.HostHealth {
+			return instance.HostHealth{Ready: true, Reason: instance.ReasonReady, Details: d}
+		}
+	}
+	if got := w.Check(t.Context()); got.Status != instance.HealthOK {
+		t.Errorf("got %s, %v, want all ready", got.Status, reasons(got))
+	}
+}

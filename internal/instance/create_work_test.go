@@ -129,8 +129,11 @@ func TestCreate_tooManyAreTurnedAway(t *testing.T) {
 		busy := 0
 		for i := range 32*w.opts.CreatesPerHost + 5 {
 			_, err := w.Create(t.Context(), spec("vm"+string(rune('a'+i%26))+string(rune('a'+i/26))), 0)
-			if instance.ReasonOf(err) == instance.ReasonHostBusy {
+			if e, ok := errors.AsType[*instance.Error](err); ok && e.Reason == instance.ReasonHostBusy {
 				busy++
+				if e.RetryAfter < time.Second {
+					t.Errorf("told to come back after %v, want a while", e.RetryAfter)
+				}
 			}
 		}
 		if busy != 5 {

@@ -130,6 +130,33 @@ func TestDelete_toleratesMissingVolumesAndPool(t *testing.T) {
 	}
 }
 
+// TestDelete_volumeThatStays: it is told, and a repeat ends it; one that went by
+// itself meanwhile is none.
+func TestDelete_volumeThatStays(t *testing.T) {
+	w := newWorld(t)
+	w.mustCreate(t, spec("vm"))
+	w.setHook(func(_ context.Context, call string) (before, after error) {
+		if call == "DeleteVolume" {
+			return &instance.Error{Reason: instance.ReasonLibvirtError, Op: call, Host: "alpha"}, nil
+		}
+		return nil, nil
+	})
+	wantReason(t, w.Delete(t.Context(), vmID, ""), instance.ReasonLibvirtError, "alpha", "vm")
+	if domains, volumes := w.host().snapshot(t); len(domains) != 1 || len(volumes) != 2 {
+		t.Errorf("got domains %v and volumes %v, want all kept for a repeat", domains, volumes)
+	}
+	w.setHook(func(_ context.Context, call string) (before, after error) {
+		if call == "DeleteVolume" {
+			after = &instance.Error{Reason: instance.ReasonVanished, Op: call, Host: "alpha", Err: instance.ErrNoVolume}
+		}
+		return nil, after
+	})
+	if err := w.Delete(t.Context(), vmID, ""); err != nil {
+		t.Errorf("of volumes that are gone already: %v", err)
+	}
+	wantNothing(t, w.host().room)
+}
+
 func TestDelete_unconfiguredHostIsNoOp(t *testing.T) {
 	w := newWorld(t)
 	counted := 0
