@@ -1,3 +1,5 @@
+//go:build cluster
+
 // Command dns is CoreDNS with the plugins that a test cluster needs: names of Services, and of machines outside.
 package main
 

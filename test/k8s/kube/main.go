@@ -1,3 +1,5 @@
+//go:build cluster
+
 // Command kube is a whole Kubernetes in one binary, for tests: etcd, the components of the control plane and of a
 // node, and kubectl. It is the component whose name it is called by.
 //
