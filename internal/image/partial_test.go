@@ -158,3 +158,28 @@ func TestClose_endsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestEnsureImage_unmarkedBaseGoesWhileItIsWatched: a removal that was between
+// its steps went on; what it took is not marked.
+func TestEnsureImage_unmarkedBaseGoesWhileItIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		content := qcow2Bytes(t, testVirtual, mib)
+		pool, img := newMemPool(testHost), imageOf(content)
+		k := newKit(t, pool, &site{content: content})
+		base := k.mustEnsure(t, img)
+		overlayOn(pool, base)
+		if err := pool.DeleteVolume(t.Context(), keyOf(testHost, img).marker()); err != nil {
+			t.Fatal(err)
+		}
+		gone := time.AfterFunc(settleTime/2, func() {
+			_ = pool.DeleteVolume(context.WithoutCancel(t.Context()), base.Volume)
+			_ = pool.DeleteVolume(context.WithoutCancel(t.Context()), "kvm2.other.proxy-1.0a1b2c3d.root.qcow2")
+		})
+		defer gone.Stop()
+		if again := k.mustEnsure(t, img); again.Volume == base.Volume {
+			t.Errorf("got the base %s that is gone", again.Volume)
+		}
+		k.close(t)
+		wantClean(t, pool, img, content)
+	})
+}

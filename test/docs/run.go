@@ -260,7 +260,11 @@ func runConsole(ctx context.Context, s *shell, text string) error {
 			if !step.onlyReads() || time.Now().After(end) {
 				return fmt.Errorf("%s prints\n%s\nand the page says\n%s", step.command, indented(out), indented(step.output))
 			}
-			time.Sleep(200 * time.Millisecond)
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 	}
 	return nil
