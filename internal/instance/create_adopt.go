@@ -223,8 +223,8 @@ func (r *createRun) tidy(ctx context.Context, m Machine) error {
 	all, own := namePrefix(r.owner, m.Name), namesOf(r.owner, m.Name, m.UUID).prefix
 	volumes, err := r.volumesOf(ctx, r.req.host, all)
 	if err == nil {
-		volumes = slices.DeleteFunc(volumes, func(name string) bool {
-			return strings.HasPrefix(name, own) || name == m.Overlay
+		volumes = slices.DeleteFunc(volumes, func(v Volume) bool {
+			return strings.HasPrefix(v.Name, own) || v.Name == m.Overlay
 		})
 		err = r.sweep(ctx, r.req.host, m.Name, volumes)
 	}

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -159,7 +160,7 @@ func (s *Service) erase(ctx context.Context, h Host, m Machine) error {
 	if err != nil {
 		return err
 	}
-	if err := s.deleteVolumes(ctx, h, volumes); err != nil {
+	if err := s.deleteVolumes(ctx, h, namesIn(volumes)); err != nil {
 		return err
 	}
 	if !m.Persistent {
@@ -177,8 +178,8 @@ func (s *Service) rescan(ctx context.Context, h Host) error {
 	return nil
 }
 
-// volumesOf lists names of volumes; a pool that is not there holds none.
-func (s *Service) volumesOf(ctx context.Context, h Host, prefix string) ([]string, error) {
+// volumesOf lists volumes; a pool that is not there holds none.
+func (s *Service) volumesOf(ctx context.Context, h Host, prefix string) ([]Volume, error) {
 	volumes, err := h.Volumes(ctx, prefix)
 	if err != nil {
 		if ReasonOf(err) == ReasonPoolNotFound {
@@ -186,14 +187,17 @@ func (s *Service) volumesOf(ctx context.Context, h Host, prefix string) ([]strin
 		}
 		return nil, err
 	}
+	// The prefix is what makes a volume ours to delete: it is not left to the host.
+	return slices.DeleteFunc(volumes, func(v Volume) bool { return !strings.HasPrefix(v.Name, prefix) }), nil
+}
+
+// namesIn returns the names of volumes.
+func namesIn(volumes []Volume) []string {
 	names := make([]string, 0, len(volumes))
 	for _, v := range volumes {
-		// The prefix is what makes a volume ours to delete: it is not left to the host.
-		if strings.HasPrefix(v.Name, prefix) {
-			names = append(names, v.Name)
-		}
+		names = append(names, v.Name)
 	}
-	return names, nil
+	return names
 }
 
 // deleteVolumes removes volumes side by side; all are tried.

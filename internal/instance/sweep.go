@@ -16,23 +16,26 @@ import (
 // there keeps its disks, and one that is defined later never ran on what goes
 // now. Whoever dies on the way leaves a whole machine, or one that never ran.
 // One that is there before all that keeps its seed too.
-func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []string) error {
+func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []Volume) error {
 	volumes, err := s.unclaimed(ctx, h, name, volumes)
 	if err != nil {
 		return err
 	}
-	var seeds, roots, others []string
+	var seeds, placeholders, roots, others []Volume
 	for _, v := range volumes {
 		switch {
-		case strings.HasSuffix(v, seedSuffix):
+		case strings.HasSuffix(v.Name, seedSuffix) && isPlaceholder(v):
+			// Another daemon's sweep may be about to take the root disk.
+			placeholders = append(placeholders, v)
+		case strings.HasSuffix(v.Name, seedSuffix):
 			seeds = append(seeds, v)
-		case strings.HasSuffix(v, rootSuffix):
+		case strings.HasSuffix(v.Name, rootSuffix):
 			roots = append(roots, v)
 		default:
 			others = append(others, v)
 		}
 	}
-	occupied, err := s.disarm(ctx, h, seeds, roots)
+	occupied, err := s.disarm(ctx, h, namesIn(seeds), namesIn(placeholders), namesIn(roots))
 	if err != nil {
 		return err
 	}
@@ -40,14 +43,14 @@ func (s *Service) sweep(ctx context.Context, h Host, name string, volumes []stri
 	if err != nil {
 		return err
 	}
-	if err := s.deleteVolumes(ctx, h, rest); err != nil {
+	if err := s.deleteVolumes(ctx, h, namesIn(rest)); err != nil {
 		return err
 	}
 	return s.deleteVolumes(ctx, h, occupied)
 }
 
 // unclaimed leaves out of volumes those of the machine that has the name now.
-func (s *Service) unclaimed(ctx context.Context, h Host, name string, volumes []string) ([]string, error) {
+func (s *Service) unclaimed(ctx context.Context, h Host, name string, volumes []Volume) ([]Volume, error) {
 	if len(volumes) == 0 {
 		return nil, nil
 	}
@@ -59,22 +62,25 @@ func (s *Service) unclaimed(ctx context.Context, h Host, name string, volumes []
 		return nil, err
 	}
 	own := namesOf(s.owner, name, m.UUID).prefix
-	return slices.DeleteFunc(volumes, func(v string) bool { return strings.HasPrefix(v, own) || v == m.Overlay }), nil
+	return slices.DeleteFunc(volumes, func(v Volume) bool {
+		return strings.HasPrefix(v.Name, own) || v.Name == m.Overlay
+	}), nil
 }
 
-// disarm takes the seeds from attempts, the one too that an attempt with a root
-// disk has still to make: its name is occupied until the root disk is gone.
-func (s *Service) disarm(ctx context.Context, h Host, seeds, roots []string) (occupied []string, err error) {
+// disarm takes the seeds from attempts. The name of one that an attempt with a
+// root disk has still to make is occupied until the root disk is gone, by a
+// placeholder of ours or of another daemon's sweep: disarm returns those names.
+func (s *Service) disarm(ctx context.Context, h Host, seeds, occupied, roots []string) ([]string, error) {
 	for _, root := range roots {
 		seed := strings.TrimSuffix(root, rootSuffix) + seedSuffix
-		if slices.Contains(seeds, seed) {
+		if slices.Contains(seeds, seed) || slices.Contains(occupied, seed) {
 			continue
 		}
-		ours, err := s.occupy(ctx, h, seed)
+		ok, err := s.occupy(ctx, h, seed)
 		if err != nil {
 			return nil, err
 		}
-		if ours {
+		if ok {
 			occupied = append(occupied, seed)
 		} else {
 			seeds = append(seeds, seed)
@@ -83,14 +89,24 @@ func (s *Service) disarm(ctx context.Context, h Host, seeds, roots []string) (oc
 	return occupied, s.deleteVolumes(ctx, h, seeds)
 }
 
+// placeholderBytes is the size of a volume that only occupies a name; a seed has 2 KiB at least.
+const placeholderBytes = 1
+
+// isPlaceholder reports whether the volume of a seed's name is not a seed.
+func isPlaceholder(v Volume) bool { return v.CapacityBytes == placeholderBytes }
+
 // occupy takes the name of a seed that is not there yet, so that the attempt
 // whose it is fails. It returns false when the attempt was faster. A pool that
 // takes no volume of ours takes none of the attempt's.
-func (s *Service) occupy(ctx context.Context, h Host, seed string) (ours bool, err error) {
-	_, err = h.CreateVolume(ctx, NewVolume{Name: seed, Format: "raw", CapacityBytes: 1})
+func (s *Service) occupy(ctx context.Context, h Host, seed string) (bool, error) {
+	_, err := h.CreateVolume(ctx, NewVolume{Name: seed, Format: "raw", CapacityBytes: placeholderBytes})
 	switch {
 	case errors.Is(err, ErrVolumeExists):
-		return false, nil
+		v, err := h.Volume(ctx, seed)
+		if errors.Is(err, ErrNoVolume) {
+			return false, nil
+		}
+		return isPlaceholder(v), err
 	case ReasonOf(err) == ReasonPoolFull, ReasonOf(err) == ReasonPoolNotFound:
 		return true, nil
 	}

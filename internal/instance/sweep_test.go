@@ -110,6 +110,65 @@ func sweepBeside(t *testing.T, seed bool, at, dies int) (met, died bool) {
 	return met, died
 }
 
+// TestDelete_besideAnotherSweep: another daemon's sweep has occupied the name of
+// the seed that an attempt is to make, found no machine, and is about to take
+// the root disk. Whenever the attempt goes on, what runs has its disk.
+func TestDelete_besideAnotherSweep(t *testing.T) {
+	for _, listed := range []bool{true, false} {
+		for at, met := 1, true; met; at++ {
+			met = false
+			t.Run(fmt.Sprintf("placeholder listed %v, the attempt goes on at call %d", listed, at), func(t *testing.T) {
+				met = sweepBesideSweep(t, listed, at)
+			})
+		}
+	}
+}
+
+// sweepBesideSweep deletes beside another sweep, whose placeholder comes before
+// the Delete lists the volumes or after, and beside an attempt that goes on at
+// call number at from then.
+func sweepBesideSweep(t *testing.T, listed bool, at int) (met bool) {
+	t.Helper()
+	r := newRoom()
+	w := newWorld(t, r)
+	other := newAttempt(r, false)
+	var mu sync.Mutex
+	occupied, calls := false, 0
+	w.setHook(func(ctx context.Context, call string) (before, after error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !occupied && (listed || call == "CreateVolume") {
+			occupied = true
+			if _, err := other.daemon.CreateVolume(ctx, instance.NewVolume{Name: attemptSeed, CapacityBytes: 1}); err != nil {
+				t.Error(err)
+			}
+		}
+		if occupied {
+			calls++
+		}
+		if calls == at {
+			met = true
+			other.finish(ctx, true)
+		}
+		return nil, nil
+	})
+	if err := w.Delete(t.Context(), vmID, ""); err != nil {
+		t.Error(err)
+	}
+	if !occupied {
+		t.Fatal("the other sweep occupied nothing")
+	}
+	// The other sweep goes on.
+	if err := other.daemon.DeleteVolume(t.Context(), attemptRoot); err != nil {
+		t.Error(err)
+	}
+	domains, _ := r.snapshot(t)
+	if m, ok := domains["vm"]; ok && m.Power == instance.PowerOn {
+		t.Errorf("what runs has lost its disk: %+v", m)
+	}
+	return met
+}
+
 // TestDelete_sparesWhatCameAfter: another daemon makes the instance anew, with
 // another uid, between a Delete's undefine and its look for what is left. All of
 // it stays (D5).
