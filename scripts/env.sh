@@ -1,6 +1,9 @@
 # shellcheck shell=bash disable=SC2034
 # Sourced by every script: where tools and caches live, and what this machine can do.
 
+# What fails in $(…) ends that, too: what a function prints last would hide it.
+shopt -s inherit_errexit
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [[ -d /usr/local/go/bin ]] && PATH=$PATH:/usr/local/go/bin
 PATH=$PATH:/usr/sbin:/sbin
