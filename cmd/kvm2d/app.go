@@ -89,7 +89,7 @@ func (a *app) start(ctx context.Context) error {
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(buildMetric(a.build), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	if a.auth, err = authenticators(a.Config.Server, a.InsecureNoAuth, a.Log); err != nil {
+	if a.auth, err = authenticators(a.Config.Server, a.InsecureNoAuth, a.Log, a.registry); err != nil {
 		return err
 	}
 	// Both addresses are taken first: a second daemon on them fails at once.

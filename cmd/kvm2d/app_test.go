@@ -381,7 +381,7 @@ func TestMayServe_onlyLoopbackWithoutAuth(t *testing.T) {
 		{"0.0.0.0:0", false, exitUsage},
 		{"0.0.0.0:0", true, exitOK},
 	} {
-		_, err := authenticators(config.Server{Listen: tt.listen}, tt.insecure, slog.New(slog.DiscardHandler))
+		_, err := authenticators(config.Server{Listen: tt.listen}, tt.insecure, slog.New(slog.DiscardHandler), nil)
 		got := exitOK
 		if o, ok := errors.AsType[*outcome](err); ok {
 			got = o.code

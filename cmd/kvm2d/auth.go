@@ -1,22 +1,20 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
-	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
 	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
 )
 
 // authenticators makes the configured ways to prove who one is. With none,
-// everybody is let in: on loopback, or wherever insecure says so.
-func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi.Authenticator, error) {
+// everybody is let in: on loopback, or wherever insecure says so. reg gets
+// gauges of the files that they read.
+func authenticators(s config.Server, insecure bool, log *slog.Logger, reg prometheus.Registerer) ([]httpapi.Authenticator, error) {
 	if err := httpapi.CheckExposure(s.Listen, s.Auth.Any(), insecure); err != nil {
 		return nil, &outcome{code: exitUsage, err: err}
 	}
@@ -31,6 +29,9 @@ func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi
 		if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
 			return nil, &outcome{code: exitUsage, err: err}
 		}
+		if err := tokens.Register(reg); err != nil {
+			return nil, err
+		}
 		ways = append(ways, tokens)
 	}
 	if c := s.Auth.ClientCert; c != nil {
@@ -41,7 +42,7 @@ func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi
 		ways = append(ways, names)
 	}
 	if t := s.Auth.TokenReview; t != nil {
-		review, err := tokenReview(t, log)
+		review, err := tokenReview(t, log, reg)
 		if err != nil {
 			return nil, err
 		}
@@ -50,24 +51,12 @@ func authenticators(s config.Server, insecure bool, log *slog.Logger) ([]httpapi
 	return ways, nil
 }
 
-func tokenReview(t *config.TokenReviewAuth, log *slog.Logger) (*httpapi.TokenReview, error) {
-	pem, err := os.ReadFile(t.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("token review: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("token review: %s holds no certificate", t.CAFile)
-	}
+func tokenReview(t *config.TokenReviewAuth, log *slog.Logger, reg prometheus.Registerer) (*httpapi.TokenReview, error) {
 	allow := make(map[string]httpapi.Role, len(t.Allow))
 	for _, a := range t.Allow {
 		allow[a.ServiceAccount] = httpapi.Role(a.Role)
 	}
 	return httpapi.NewTokenReview(httpapi.TokenReviewOptions{
-		Audience: t.Audience, Allow: allow, Server: t.APIServer, TokenFile: t.TokenFile, Log: log,
-		// Questions are rare and cached: a kept connection would only be a goroutine without an owner.
-		Client: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
-		}},
+		Audience: t.Audience, Allow: allow, Server: t.APIServer, TokenFile: t.TokenFile, CAFile: t.CAFile, Log: log, Registry: reg,
 	})
 }

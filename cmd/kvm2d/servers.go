@@ -39,7 +39,7 @@ func (a *app) startAPI(ctx context.Context, service httpapi.Service, prober *pro
 	a.api = l.Addr()
 	var tls *httpapi.TLSOptions
 	if t := a.Config.Server.TLS; t != nil {
-		tls = &httpapi.TLSOptions{CertFile: t.CertFile, KeyFile: t.KeyFile, Log: a.Log}
+		tls = &httpapi.TLSOptions{CertFile: t.CertFile, KeyFile: t.KeyFile, Log: a.Log, Registry: a.registry}
 		if c := a.Config.Server.Auth.ClientCert; c != nil {
 			tls.ClientCAFile = c.CAFile
 		}

@@ -188,7 +188,7 @@ func TestTokenFile_faultsNameNoToken(t *testing.T) {
 // apiServer answers token reviews by token.
 func apiServer(t *testing.T, status int, users map[string]string, audience string, asked *int) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*asked++
 		var in tokenReviewBody
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.URL.Path != tokenReviewPath || r.Header.Get("Authorization") != "Bearer own" {
@@ -199,6 +199,8 @@ func apiServer(t *testing.T, status int, users map[string]string, audience strin
 		in.Status.Authenticated, in.Status.User.Username, in.Status.Audiences = ok, user, []string{audience}
 		_ = json.NewEncoder(w).Encode(in)
 	}))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
@@ -207,10 +209,10 @@ func newReview(t *testing.T, server *httptest.Server, allow map[string]Role) *To
 	t.Helper()
 	own := filepath.Join(t.TempDir(), "own")
 	writeFile(t, own, "own\n")
-	client := server.Client()
-	t.Cleanup(client.CloseIdleConnections)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	writeFile(t, ca, pemOf(server.Certificate()))
 	a, err := NewTokenReview(TokenReviewOptions{
-		Audience: "kvm2d", Allow: allow, Server: server.URL, TokenFile: own, Client: client, Log: discardLog(),
+		Audience: "kvm2d", Allow: allow, Server: server.URL, TokenFile: own, CAFile: ca, Log: discardLog(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -271,6 +273,37 @@ func TestTokenReview_unreachableIsNeverUnauthorized(t *testing.T) {
 	wantProblem(t, w, http.StatusServiceUnavailable, instance.ReasonCredentialsUnavailable)
 	if strings.Contains(w.Body.String()+h.log.String(), sentinel) {
 		t.Error("the token came out")
+	}
+}
+
+// TestTokenReview_authorityRotates: whoever changes the cluster's authority need not restart the daemon.
+func TestTokenReview_authorityRotates(t *testing.T) {
+	asked := 0
+	server := apiServer(t, 201, map[string]string{"a.b.sa": "system:serviceaccount:ops:operator"}, "kvm2d", &asked)
+	a := newReview(t, server, map[string]Role{"ops/operator": RoleFull})
+	ca := a.o.CAFile
+	writeFile(t, ca, pemOf(newAuthority(t).cert))
+	_, ok, err := a.Authenticate(t.Context(), Credentials{Token: "a.b.sa"})
+	if ok || instance.ReasonOf(err) != instance.ReasonCredentialsUnavailable || asked != 0 {
+		t.Fatalf("with another authority: ok %v, %v, asked %d times", ok, err, asked)
+	}
+	writeFile(t, ca, pemOf(server.Certificate()))
+	if name, ok := authenticate(t, a, "a.b.sa"); !ok || name != "ops/operator" {
+		t.Errorf("after the rotation it is %q, %v", name, ok)
+	}
+	writeFile(t, ca, "rubbish")
+	if name, ok := authenticate(t, a, "a.b.sa"); !ok || name != "ops/operator" {
+		t.Errorf("with rubbish after it, it is %q, %v", name, ok)
+	}
+}
+
+func TestNewTokenReview_faults(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	writeFile(t, bad, sentinel)
+	for _, file := range []string{"", bad} {
+		if _, err := NewTokenReview(TokenReviewOptions{Audience: "kvm2d", CAFile: file, Log: discardLog()}); err == nil || strings.Contains(err.Error(), sentinel) {
+			t.Errorf("authority %q: %v", file, err)
+		}
 	}
 }
 

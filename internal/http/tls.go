@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TLSOptions name the files of a TLS listener.
@@ -16,30 +18,52 @@ type TLSOptions struct {
 	// who they are is ClientCert's business.
 	ClientCAFile string
 	Log          *slog.Logger
+	// Registry gets the gauges of the files and of the certificate's end; nil for none.
+	Registry prometheus.Registerer
 }
 
 // NewTLSConfig returns a configuration (TLS 1.2 or better) whose files are read
 // again when they change; a faulty change is reported and the old one stays. It
 // fails when the files are no good now.
 func NewTLSConfig(o TLSOptions) (*tls.Config, error) {
-	files := &watchedFiles[*tls.Config]{paths: []string{o.CertFile, o.KeyFile}, parse: parseTLS}
+	files := &watchedFiles[*tls.Config]{
+		what: "TLS files", paths: []string{o.CertFile, o.KeyFile}, parse: parseTLS, log: o.Log,
+	}
 	if o.ClientCAFile != "" {
 		files.paths = append(files.paths, o.ClientCAFile)
 	}
 	if _, _, _, err := files.get(); err != nil {
 		return nil, fmt.Errorf("TLS files: %w", err)
 	}
+	if err := registerTLS(o.Registry, files); err != nil {
+		return nil, err
+	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			config, _, fresh, err := files.get()
-			if err != nil && fresh {
-				o.Log.Warn("TLS files not taken over", "error", err)
-			}
+			config, _, _ := files.current()
 			return config, nil
 		},
 		NextProtos: nextProtos(),
 	}, nil
+}
+
+// registerTLS adds the gauges of files; a nil reg is none.
+func registerTLS(reg prometheus.Registerer, files *watchedFiles[*tls.Config]) error {
+	if reg == nil {
+		return nil
+	}
+	err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kvm2d_tls_certificate_expiration_timestamp_seconds",
+		Help: "When the certificate that the API shows ends.",
+	}, func() float64 {
+		config, _, _ := files.current()
+		return float64(config.Certificates[0].Leaf.NotAfter.Unix())
+	}))
+	if err != nil {
+		return fmt.Errorf("register the gauge of the certificate: %w", err)
+	}
+	return files.register(reg, "tls")
 }
 
 func nextProtos() []string { return []string{"h2", "http/1.1"} }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // authority issues certificates into files.
@@ -65,6 +69,10 @@ func (a *authority) leaf(t *testing.T, cn string, dns ...string) tls.Certificate
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
+func pemOf(cert *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+}
+
 func writePair(t *testing.T, certPath, keyPath string, pair tls.Certificate) {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -80,10 +88,12 @@ func TestTLS_clientCertificatesAndRotation(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	ca, strangerCA := newAuthority(t), newAuthority(t)
 	writePair(t, path("cert"), path("key"), ca.leaf(t, "server", "localhost"))
-	writeFile(t, path("ca"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})))
+	writeFile(t, path("ca"), pemOf(ca.cert))
 	var log lockedBuffer
+	registry := prometheus.NewRegistry()
 	config, err := NewTLSConfig(TLSOptions{
-		CertFile: path("cert"), KeyFile: path("key"), ClientCAFile: path("ca"), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		CertFile: path("cert"), KeyFile: path("key"), ClientCAFile: path("ca"),
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Registry: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +137,32 @@ func TestTLS_clientCertificatesAndRotation(t *testing.T) {
 		}
 	}
 
-	writePair(t, path("cert"), path("key"), ca.leaf(t, "server 2", "localhost"))
+	next := ca.leaf(t, "server 2", "localhost")
+	writePair(t, path("cert"), path("key"), next)
+	wantGauges(t, registry, 1, next.Leaf.NotAfter)
 	if _, name := get(); name != "server 2" {
 		t.Errorf("after a rotation the server is %q", name)
 	}
 	writeFile(t, path("key"), "rubbish")
+	wantGauges(t, registry, 0, next.Leaf.NotAfter)
 	if _, name := get(); name != "server 2" || !strings.Contains(log.String(), "TLS files not taken over") {
 		t.Errorf("after a faulty rotation the server is %q; log %s", name, log.String())
+	}
+}
+
+// wantGauges looks at what is said of the files before anybody connects.
+func wantGauges(t *testing.T, registry *prometheus.Registry, inForce int, end time.Time) {
+	t.Helper()
+	want := fmt.Sprintf(`
+		# HELP kvm2d_files_in_force Whether the files, as they are now, are in force; else what was read before is, if anything.
+		# TYPE kvm2d_files_in_force gauge
+		kvm2d_files_in_force{files="tls"} %d
+		# HELP kvm2d_tls_certificate_expiration_timestamp_seconds When the certificate that the API shows ends.
+		# TYPE kvm2d_tls_certificate_expiration_timestamp_seconds gauge
+		kvm2d_tls_certificate_expiration_timestamp_seconds %d
+	`, inForce, end.Unix())
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
@@ -46,15 +50,20 @@ type TokenReviewOptions struct {
 	// TokenFile holds our own ServiceAccount token, read for each question; the
 	// mounted one when "".
 	TokenFile string
-	// Client must trust the API server; required.
-	Client *http.Client
+	// CAFile holds the authority of the API server. It is read again when it
+	// changes. Required.
+	CAFile string
 	Log    *slog.Logger
+	// Registry gets a gauge that tells whether CAFile is in force; nil for none.
+	Registry prometheus.Registerer
 }
 
 // TokenReview knows Kubernetes ServiceAccounts by asking the API server about
 // their tokens. When it cannot be asked, callers are told to come back.
 type TokenReview struct {
 	o TokenReviewOptions
+	// client trusts the API server.
+	client *watchedFiles[*http.Client]
 
 	mu      sync.Mutex
 	reviews map[[sha256.Size]byte]review
@@ -66,10 +75,11 @@ type review struct {
 	until time.Time
 }
 
-// NewTokenReview returns the authenticator; nothing is asked yet.
+// NewTokenReview returns the authenticator; nothing is asked yet. It fails when
+// the authority cannot be read now.
 func NewTokenReview(o TokenReviewOptions) (*TokenReview, error) {
-	if o.Audience == "" || o.Client == nil || o.Log == nil {
-		return nil, errors.New("token review: Audience, Client and Log are required")
+	if o.Audience == "" || o.Log == nil {
+		return nil, errors.New("token review: Audience and Log are required")
 	}
 	if o.Server == "" {
 		o.Server = inClusterServer
@@ -77,7 +87,28 @@ func NewTokenReview(o TokenReviewOptions) (*TokenReview, error) {
 	if o.TokenFile == "" {
 		o.TokenFile = inClusterCredential
 	}
-	return &TokenReview{o: o, reviews: map[[sha256.Size]byte]review{}}, nil
+	client := &watchedFiles[*http.Client]{
+		what: "authority of the API server", paths: []string{o.CAFile}, parse: trusting, log: o.Log,
+	}
+	if _, _, _, err := client.get(); err != nil {
+		return nil, fmt.Errorf("token review: %w", err)
+	}
+	if err := client.register(o.Registry, "tokenReviewCA"); err != nil {
+		return nil, err
+	}
+	return &TokenReview{o: o, client: client, reviews: map[[sha256.Size]byte]review{}}, nil
+}
+
+// trusting makes a client that trusts servers with certificates of an authority.
+func trusting(contents [][]byte) (*http.Client, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(contents[0]) {
+		return nil, errors.New("the file holds no certificate")
+	}
+	// Questions are rare and cached: a kept connection would only be a goroutine without an owner.
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}}, nil
 }
 
 // Authenticate reviews c.Token. What is not shaped like a JWT is never sent: it
@@ -168,7 +199,8 @@ func (t *TokenReview) ask(ctx context.Context, token string) (string, error) {
 	}
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(own)))
 	req.Header.Set("Content-Type", "application/json")
-	res, err := t.o.Client.Do(req)
+	client, _, _ := t.client.current()
+	res, err := client.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("ask API server: %w", err)
 	}

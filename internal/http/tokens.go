@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
@@ -32,16 +34,18 @@ type namedToken struct {
 type TokenFile struct {
 	file *watchedFiles[[]namedToken]
 	path string
-	log  *slog.Logger
 }
 
 // NewTokenFile returns the authenticator; the file is first read when asked for.
 func NewTokenFile(path string, log *slog.Logger) *TokenFile {
-	return &TokenFile{
-		path: path, log: log,
-		file: &watchedFiles[[]namedToken]{paths: []string{path}, parse: func(c [][]byte) ([]namedToken, error) { return parseTokens(c[0]) }},
-	}
+	return &TokenFile{path: path, file: &watchedFiles[[]namedToken]{
+		what: "token file", paths: []string{path}, log: log,
+		parse: func(c [][]byte) ([]namedToken, error) { return parseTokens(c[0]) },
+	}}
 }
+
+// Register adds a gauge that tells whether the file is in force.
+func (t *TokenFile) Register(reg prometheus.Registerer) error { return t.file.register(reg, "tokens") }
 
 // Check reads the file now and returns what is wrong with it; never a token.
 func (t *TokenFile) Check() error {
@@ -53,10 +57,7 @@ func (t *TokenFile) Check() error {
 
 // Authenticate compares the token with every one in the file, in constant time.
 func (t *TokenFile) Authenticate(_ context.Context, c Credentials) (Principal, bool, error) {
-	tokens, good, fresh, err := t.file.get()
-	if err != nil && fresh {
-		t.log.Warn("token file not taken over", "path", t.path, "error", err)
-	}
+	tokens, good, err := t.file.current()
 	if c.Token == "" {
 		return Principal{}, false, nil
 	}

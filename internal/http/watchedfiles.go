@@ -2,9 +2,12 @@ package http
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // settled is how old a file's time stamp must be before an unchanged stamp is
@@ -14,8 +17,11 @@ const settled = 2 * time.Second
 // watchedFiles is a value made of files, made again when one of them changes.
 // There is nothing to close: files are looked at when the value is asked for.
 type watchedFiles[T any] struct {
+	// what is made of them, for the log.
+	what  string
 	paths []string
 	parse func(contents [][]byte) (T, error)
+	log   *slog.Logger
 
 	mu     sync.Mutex
 	infos  []os.FileInfo
@@ -23,6 +29,37 @@ type watchedFiles[T any] struct {
 	value  T
 	good   bool
 	err    error
+}
+
+// current is get, and says in the log when a change of the files cannot be taken over.
+func (f *watchedFiles[T]) current() (value T, good bool, err error) {
+	value, good, fresh, err := f.get()
+	if err != nil && fresh {
+		f.log.Warn(f.what+" not taken over", "files", f.paths, "error", err)
+	}
+	return value, good, err
+}
+
+// register adds a gauge that looks at the files at each scrape, so that a fault
+// shows before anybody asks for the value. A nil reg is none.
+func (f *watchedFiles[T]) register(reg prometheus.Registerer, files string) error {
+	if reg == nil {
+		return nil
+	}
+	err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "kvm2d_files_in_force",
+		Help:        "Whether the files, as they are now, are in force; else what was read before is, if anything.",
+		ConstLabels: prometheus.Labels{"files": files},
+	}, func() float64 {
+		if _, _, err := f.current(); err != nil {
+			return 0
+		}
+		return 1
+	}))
+	if err != nil {
+		return fmt.Errorf("register the gauge of %s: %w", files, err)
+	}
+	return nil
 }
 
 // get returns the value. When the files cannot be read or parsed, err says so
