@@ -99,11 +99,11 @@ func newPull() *cobra.Command {
 	cmd := clientCommand(&cobra.Command{
 		Use: "pull IMAGE", Short: "Have an image downloaded to the hosts, and wait for it", Args: cobra.ExactArgs(1), ValidArgsFunction: completeImages,
 	}, func(ctx context.Context, s *session, args []string) error {
-		name := args[0]
-		if strings.ContainsAny(name, "/.") || name == "" { // it becomes a path
-			return &outcome{code: exitUsage, err: fmt.Errorf("%q is no name of an image", name)}
+		name, err := imageName(args)
+		if err != nil {
+			return err
 		}
-		err := s.ask(ctx, "pull "+name, nil, func(ctx context.Context, c *client.Client) (*http.Response, error) {
+		err = s.ask(ctx, "pull "+name, nil, func(ctx context.Context, c *client.Client) (*http.Response, error) {
 			return c.PullImage(ctx, name, &client.PullImageParams{Host: given(host)})
 		})
 		if err != nil || noWait {
@@ -114,6 +114,33 @@ func newPull() *cobra.Command {
 	cmd.Flags().StringVar(&host, "host", "", "only to this host")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return once the download has been accepted")
 	return cmd
+}
+
+func newRemoveImage() *cobra.Command {
+	var host, identity string
+	cmd := clientCommand(&cobra.Command{
+		Use: "remove-image IMAGE", Short: "Remove an image that no disk is built on from the hosts; the next create downloads it again",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeImages,
+	}, func(ctx context.Context, s *session, args []string) error {
+		name, err := imageName(args)
+		if err != nil {
+			return err
+		}
+		return s.ask(ctx, "remove image "+name, nil, func(ctx context.Context, c *client.Client) (*http.Response, error) {
+			return c.DeleteImage(ctx, name, &client.DeleteImageParams{Host: given(host), Identity: given(identity)})
+		})
+	})
+	cmd.Flags().StringVar(&host, "host", "", "only from this host")
+	cmd.Flags().StringVar(&identity, "identity", "", "an old content of that name, as images shows it; the configured one unless given")
+	return cmd
+}
+
+// imageName is the first of args, which becomes a path.
+func imageName(args []string) (string, error) {
+	if name := args[0]; name != "" && !strings.ContainsAny(name, "/.") {
+		return name, nil
+	}
+	return "", &outcome{code: exitUsage, err: fmt.Errorf("%q is no name of an image", args[0])}
 }
 
 // waitForImage returns once the image is on every host, or failed on one.

@@ -29,7 +29,7 @@ func newRoot() *cobra.Command {
 		cmd.GroupID = groupDaemon
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(newList(), newGet(), newCreate(), newDelete(), newConsole(), newHealth(), newImages(), newPull(), newVersion())
+	root.AddCommand(newList(), newGet(), newCreate(), newDelete(), newConsole(), newHealth(), newImages(), newPull(), newRemoveImage(), newVersion())
 	return root
 }
 
