@@ -54,9 +54,9 @@ page-shots: ## Test the pages for people in a browser, and leave pictures of the
 image-faults: ## Break image downloads in every way on two real hosts; N=200 SEED=1
 	@N=$(or $(N),20) SEED=$(or $(SEED),1) test/imagefaults/run
 
-conformance: ## Examine an installation: URL=… TOKEN_FILE=… PLACEMENT=…; without URL a simulated one
+conformance: ## Examine an installation: URL=… TOKEN_FILE=… CA_FILE=… PLACEMENT=…; without URL a simulated one
 	@KVM2D_URL='$(or $(URL),$(KVM2D_URL))' KVM2D_TOKEN_FILE='$(or $(TOKEN_FILE),$(KVM2D_TOKEN_FILE))' \
-	  KVM2D_PLACEMENT='$(or $(PLACEMENT),$(KVM2D_PLACEMENT))' test/conformance/run
+	  KVM2D_CA_FILE='$(or $(CA_FILE),$(KVM2D_CA_FILE))' KVM2D_PLACEMENT='$(or $(PLACEMENT),$(KVM2D_PLACEMENT))' test/conformance/run
 
 docs-test: ## Follow the links of all pages and run their commands, also on two real libvirt hosts; PAGES="README.md"
 	@test/docs/run $(PAGES)

@@ -2,6 +2,9 @@ package conformance
 
 import (
 	"context"
+	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,8 +117,38 @@ func TestFromEnvironment(t *testing.T) {
 	}
 	t.Setenv("KVM2D_TOKEN_FILE", file+".absent")
 	t.Setenv("KVM2D_BOOT_TIMEOUT", "soon")
-	if _, err := FromEnvironment(); err == nil || !strings.Contains(err.Error(), "no such file") || !strings.Contains(err.Error(), "KVM2D_BOOT_TIMEOUT") {
-		t.Errorf("got %v, want both faults", err)
+	t.Setenv("KVM2D_CA_FILE", file)
+	_, err = FromEnvironment()
+	for _, want := range []string{"no such file", "KVM2D_BOOT_TIMEOUT", "holds no certificate"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want all faults, %q too", err, want)
+		}
+	}
+}
+
+// TestFromEnvironment_authority: the image of the suite trusts nobody by itself.
+func TestFromEnvironment_authority(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KVM2D_URL", server.URL)
+	for ca, want := range map[string]bool{file: true, "": false} {
+		t.Setenv("KVM2D_CA_FILE", ca)
+		settings, err := FromEnvironment()
+		if err != nil || settings.complete() != nil {
+			t.Fatalf("settings: %v", err)
+		}
+		w := newWire(settings, "run", "conf")
+		_, err = w.send(t.Context(), call{method: http.MethodGet, path: "/"})
+		w.close()
+		if (err == nil) != want {
+			t.Errorf("with the authority %q: got %v", ca, err)
+		}
 	}
 }
 

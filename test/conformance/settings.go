@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,6 +16,8 @@ type Settings struct {
 	URL string
 	// Token is sent as a bearer token; "" sends none. It needs the role full.
 	Token string
+	// Roots are the authorities of an https URL; nil is the system's.
+	Roots *x509.CertPool
 	// Placement is where instances are made; "" is the first that is offered.
 	Placement string
 	// CreateTimeout bounds one create, the download of an image included.
@@ -34,7 +37,7 @@ const (
 	restTimeout = 10 * time.Minute
 )
 
-// FromEnvironment reads KVM2D_URL, KVM2D_TOKEN_FILE, KVM2D_PLACEMENT,
+// FromEnvironment reads KVM2D_URL, KVM2D_TOKEN_FILE, KVM2D_CA_FILE, KVM2D_PLACEMENT,
 // KVM2D_CREATE_TIMEOUT, KVM2D_BOOT_TIMEOUT and KVM2D_CALL_TIMEOUT. All may be
 // absent; without a URL there is nobody to examine yet.
 func FromEnvironment() (Settings, error) {
@@ -44,6 +47,14 @@ func FromEnvironment() (Settings, error) {
 		token, err := os.ReadFile(file)
 		errs = append(errs, err)
 		s.Token = strings.TrimSpace(string(token))
+	}
+	if file := os.Getenv("KVM2D_CA_FILE"); file != "" {
+		pem, err := os.ReadFile(file)
+		s.Roots = x509.NewCertPool()
+		if !s.Roots.AppendCertsFromPEM(pem) && err == nil {
+			err = fmt.Errorf("KVM2D_CA_FILE: %s holds no certificate", file)
+		}
+		errs = append(errs, err)
 	}
 	for name, limit := range map[string]*time.Duration{
 		"KVM2D_CREATE_TIMEOUT": &s.CreateTimeout, "KVM2D_BOOT_TIMEOUT": &s.BootTimeout, "KVM2D_CALL_TIMEOUT": &s.CallTimeout,
