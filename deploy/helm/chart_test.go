@@ -131,7 +131,7 @@ func TestDeployment_doesWithoutAProbe(t *testing.T) {
 // TestRBAC_comesWithAnEmptyTokenReview, as the daemon takes the block for the wish.
 func TestRBAC_comesWithAnEmptyTokenReview(t *testing.T) {
 	out := render(t, "config: {server: {auth: {tokenReview: {}}}}")
-	if out["ClusterRole/egress-kvm2d-tokenreview"] == nil || find(t, out[mainName], pod+"/automountServiceAccountToken") != true {
+	if out["ClusterRole/egress:kvm2d:tokenreview"] == nil || find(t, out[mainName], pod+"/automountServiceAccountToken") != true {
 		t.Error("got no role or no token, want both")
 	}
 }
@@ -205,7 +205,7 @@ func TestChart_canBePartOfAnother(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, leastValues)), &least); err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, "kvm2d", parent, newestKubernetes, nested(t, "kvm2d", least), "global: {a: b}")
+	out, err := run(t, "kvm2d", parent, newestKubernetes, nested(t, "kvm2d", least), "{global: {a: b}, kvm2d: {enabled: true}}")
 	if err != nil || !strings.Contains(string(out), "kind: Deployment") {
 		t.Errorf("got %v, want it rendered", err)
 	}
@@ -316,6 +316,40 @@ func TestExamples_nameWhatTheChartMakes(t *testing.T) {
 	}
 }
 
+// TestDeployment_clientFindsItsDaemon wants the client in the image to need no flags where it runs.
+func TestDeployment_clientFindsItsDaemon(t *testing.T) {
+	for values, want := range map[string]m{
+		"":                   {"KVM2D_SERVER": "http://127.0.0.1:8080", "KVM2D_TOKEN_FILE": "/etc/kvm2d/auth/token"},
+		"ports: {api: 7777}": {"KVM2D_SERVER": "http://127.0.0.1:7777", "KVM2D_TOKEN_FILE": "/etc/kvm2d/auth/token"},
+		secure: {
+			"KVM2D_SERVER": "https://kvm2d.egress.svc:8080", "KVM2D_TOKEN_FILE": "/etc/kvm2d/auth/token", "KVM2D_CA_FILE": "/etc/kvm2d/tls/ca.crt",
+		},
+		"{auth: {token: {enabled: false}}, config: {server: {auth: {tokenReview: {}}}}}": {"KVM2D_SERVER": "http://127.0.0.1:8080"},
+	} {
+		got := m{}
+		variables, _ := find(t, render(t, values)[mainName], daemon+"/env").([]any)
+		for _, v := range variables {
+			variable, _ := v.(m)
+			if name, _ := variable["name"].(string); strings.HasPrefix(name, "KVM2D_") {
+				got[name] = variable["value"]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+// TestIngress_takesAnyHost, also one that YAML takes for something else.
+func TestIngress_takesAnyHost(t *testing.T) {
+	out := render(t, "ingress: {enabled: true, host: '*.example.net', tlsSecret: a}")["Ingress/kvm2d"]
+	for _, at := range []string{"/spec/rules/0/host", "/spec/tls/0/hosts/0"} {
+		if got := find(t, out, at); got != "*.example.net" {
+			t.Errorf("%s: got %v", at, got)
+		}
+	}
+}
+
 // TestDeployment_spreadsItsPods wants the selector filled in only where there is none.
 func TestDeployment_spreadsItsPods(t *testing.T) {
 	const selector = pod + "/topologySpreadConstraints/0/labelSelector"
@@ -353,6 +387,10 @@ func TestNotes_areCommands(t *testing.T) {
 			"https://kvm2d.egress.svc:80\n", "8080:80 ",
 			`--cacert <(kubectl -n egress get secret tls -o jsonpath='{.data.ca\.crt}' | base64 -d) --connect-to ::localhost:8080 https://kvm2d.egress.svc:80/health`,
 		}},
+		{
+			"{auth: {token: {enabled: false}}, tls: {enabled: true, existingSecret: tls, clientCASecret: a}, config: {server: {auth: {clientCert: {}}}}}",
+			[]string{"curl -sS --retry 5 --retry-connrefused --cert YOUR.crt --key YOUR.key --cacert"},
+		},
 		{"tls: {enabled: true, existingSecret: tls, hasCA: false}", []string{"--insecure https://localhost:8080/health"}},
 		{"hostNetwork: true", []string{"port 9090 of the node"}},
 	} {

@@ -89,7 +89,7 @@ var namingFlips = []flip{
 	{leaf: "serviceAccount.create", to: false, object: "ServiceAccount/kvm2d", field: "/kind", want: absent{}},
 	{leaf: "serviceAccount.name", to: "a", object: "ServiceAccount/a", field: "/kind", want: "ServiceAccount"},
 	{leaf: "serviceAccount.annotations", to: labels, object: "ServiceAccount/kvm2d", field: "/metadata/annotations/a", want: "b"},
-	{leaf: "rbac.create", to: false, with: reviewed, object: "ClusterRoleBinding/egress-kvm2d-tokenreview", field: "/kind", want: absent{}},
+	{leaf: "rbac.create", to: false, with: reviewed, object: "ClusterRoleBinding/egress:kvm2d:tokenreview", field: "/kind", want: absent{}},
 }
 
 // daemonFlips are of the Deployment and its Pods.
@@ -109,7 +109,7 @@ var daemonFlips = []flip{
 	{leaf: "log.level", to: "debug", object: mainName, field: daemon + "/args/2", want: "--log-level=debug"},
 	{leaf: "log.format", to: "text", object: mainName, field: daemon + "/args/3", want: "--log-format=text"},
 	{leaf: "extraArgs", to: l{"--a"}, object: mainName, field: daemon + "/args/4", want: "--a"},
-	{leaf: "extraEnv", to: l{env}, object: mainName, field: daemon + "/env/2", want: env},
+	{leaf: "extraEnv", to: l{env}, object: mainName, field: daemon + "/env/4", want: env},
 	{leaf: "extraEnvFrom", to: l{m{"secretRef": m{"name": "a"}}}, object: mainName, field: daemon + "/envFrom"},
 	{leaf: "extraVolumes", to: l{volume}, object: mainName, field: pod + "/volumes/4", want: volume},
 	{leaf: "extraVolumeMounts", to: l{mount}, object: mainName, field: daemon + "/volumeMounts/4", want: mount},
@@ -164,8 +164,8 @@ var aroundFlips = []flip{
 	{leaf: "networkPolicy.ingress.namespaces", to: l{"a"}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/ingress/0/from/1/namespaceSelector/matchLabels/kubernetes.io~1metadata.name", want: "a"},
 	{leaf: "networkPolicy.ingress.from", to: l{m{"podSelector": m{}}}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/ingress/0/from/1", want: m{"podSelector": m{}}},
 	{leaf: "networkPolicy.ingress.metricsNamespaces", to: l{"a"}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/ingress/1/from/0/namespaceSelector/matchLabels/kubernetes.io~1metadata.name", want: "a"},
-	{leaf: "networkPolicy.egress.cidrs", to: l{"10.0.0.0/8"}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/egress/1/to/0/ipBlock/cidr", want: "10.0.0.0/8"},
-	{leaf: "networkPolicy.egress.ports", to: l{22}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/egress/1/ports/0/port", want: 22},
+	{leaf: "networkPolicy.egress.cidrs", to: l{"10.0.0.0/8"}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/egress/2/to/0/ipBlock/cidr", want: "10.0.0.0/8"},
+	{leaf: "networkPolicy.egress.ports", to: l{22}, with: fenced, object: "NetworkPolicy/kvm2d", field: "/spec/egress/2/ports/0/port", want: 22},
 	{leaf: "podDisruptionBudget.enabled", to: false, with: "replicaCount: 2", object: "PodDisruptionBudget/kvm2d", field: "/kind", want: absent{}},
 	{leaf: "podDisruptionBudget.maxUnavailable", to: "50%", with: "replicaCount: 2", object: "PodDisruptionBudget/kvm2d", field: "/spec/maxUnavailable"},
 	{leaf: "metrics.service.enabled", to: false, object: "Service/kvm2d-metrics", field: "/kind", want: absent{}},

@@ -25,10 +25,11 @@ func TestChart_saysWhatIsMissing(t *testing.T) {
 		"fullnameOverride: 1a":                                "1a is no name for a Service",
 		"nameOverride: a.b":                                   "kvm2d-a.b is no name for a Service",
 		"tls: {enabled: true}":                                "tls.enabled needs tls.existingSecret",
-		"config: {server: {auth: {clientCert: {allow: []}}}}": "needs tls.clientCASecret",
-		"terminationGracePeriodSeconds: 94":                   "the daemon needs 95",
-		"resources: {limits: {memory: 128Mi}}":                "at least 128 are needed",
-		"metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor needs metrics.service",
+		"config: {server: {auth: {clientCert: {allow: []}}}}": "needs tls.enabled and tls.clientCASecret",
+		"{config: {server: {auth: {clientCert: {}}}}, tls: {clientCASecret: a}}": "needs tls.enabled and tls.clientCASecret",
+		"terminationGracePeriodSeconds: 94":                                      "the daemon needs 95",
+		"resources: {limits: {memory: 128Mi}}":                                   "at least 128 are needed",
+		"metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}":  "metrics.serviceMonitor needs metrics.service",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()

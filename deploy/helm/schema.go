@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -27,8 +28,9 @@ func schemaOf(values value, h hints) ([]byte, error) {
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	root["title"] = "Values of the chart kvm2d"
 	root["definitions"] = h.Definitions
-	// Helm hands it to every chart that another one includes.
+	// Helm hands it to every chart that another one includes, and takes it for that one's condition.
 	properties(root)["global"] = object{"type": "object"}
+	properties(root)["enabled"] = object{"type": "boolean"}
 	for path := range h.Values {
 		if !s.used[path] {
 			s.fault("%s: a hint for a value that is not there", path)
@@ -73,11 +75,17 @@ func (s *schemaWriter) schema(v value) object {
 	case s.hints.leaf(v):
 		s.leafSchema(v, out, hint)
 	default:
-		below := object{}
+		below, required := object{}, []any{}
 		for _, b := range v.Below {
 			below[b.Key()] = s.schema(b)
+			if s.needed(b) {
+				required = append(required, b.Key())
+			}
 		}
 		out["type"], out["additionalProperties"], out["properties"] = "object", false, below
+		if len(required) > 0 {
+			out["required"] = required
+		}
 	}
 	// What values.yaml leaves out may be there too.
 	if more, ok := hint["properties"].(object); ok && len(v.Below) > 0 {
@@ -93,6 +101,22 @@ func (s *schemaWriter) schema(v value) object {
 	}
 	maps.Copy(out, hint)
 	return out
+}
+
+// mayGo are the values that may be null in spite of a default: parts of
+// Kubernetes's own types, which mean something by their absence.
+var mayGo = regexp.MustCompile(`^(podSecurityContext|securityContext|(liveness|readiness|startup)Probe|(test\.)?resources)(\.|$)`)
+
+// needed reports whether the chart cannot do without v. Helm takes out what is
+// set to null; a default that says nothing can go.
+func (s *schemaWriter) needed(v value) bool {
+	switch {
+	case mayGo.MatchString(v.Path):
+		return false
+	case !s.hints.leaf(v):
+		return true
+	}
+	return v.Default.Kind == yaml.ScalarNode && v.Default.Value != "" && v.Default.Value != "0" && v.Default.Value != "false"
 }
 
 // leafSchema adds the type of v's default to out. Of an empty list or mapping the

@@ -123,6 +123,40 @@ func TestSchema_refusesWrongValues(t *testing.T) {
 	}
 }
 
+// TestSchema_nullIsRefusedOrFine sets each value to null, which takes it out:
+// what the chart needs is missed by name, the rest renders. An empty key in a
+// file of values is such a null.
+func TestSchema_nullIsRefusedOrFine(t *testing.T) {
+	values, err := readValues(valuesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all(values) {
+		t.Run(v.Path, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, newestKubernetes, read(t, leastValues), nested(t, v.Path, nil))
+			if err == nil {
+				return
+			}
+			for _, word := range []string{"missing property '" + v.Key() + "'", v.Path + " is empty", v.Path + " is missing"} {
+				if strings.Contains(err.Error(), word) {
+					return
+				}
+			}
+			t.Errorf("got %v, want it refused by name, or to render", err)
+		})
+	}
+}
+
+// all are the values below v.
+func all(v value) []value {
+	var out []value
+	for _, b := range v.Below {
+		out = append(append(out, b), all(b)...)
+	}
+	return out
+}
+
 // TestTemplates_useOnlyValuesThatExist finds what a template asks for and nobody can set.
 func TestTemplates_useOnlyValuesThatExist(t *testing.T) {
 	values, err := readValues(valuesFile)
@@ -130,14 +164,9 @@ func TestTemplates_useOnlyValuesThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	var walk func(value)
-	walk = func(v value) {
+	for _, v := range all(values) {
 		known[v.Path] = true
-		for _, b := range v.Below {
-			walk(b)
-		}
 	}
-	walk(values)
 	used := regexp.MustCompile(`\.Values\.([A-Za-z0-9.]+)`)
 	n := 0
 	err = filepath.WalkDir("kvm2d/templates", func(path string, entry os.DirEntry, err error) error {

@@ -223,7 +223,7 @@ func (i *installation) uninstall(t *testing.T) {
 	before := ours()
 	for _, want := range []string{
 		"deployment.apps/kvm2d", "service/kvm2d", "configmap/kvm2d", "secret/kvm2d-token", "serviceaccount/kvm2d",
-		"clusterrole.rbac.authorization.k8s.io/kvm2d-kvm2d-tokenreview",
+		"clusterrole.rbac.authorization.k8s.io/kvm2d:kvm2d:tokenreview",
 	} {
 		if !slices.Contains(before, want) {
 			t.Errorf("%s is not found by the instance's label, only %v", want, before)

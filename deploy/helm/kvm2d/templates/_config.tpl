@@ -58,9 +58,11 @@
 {{- if $values.auth.token.enabled -}}
 {{- $_ := set $auth "token" (dict "file" "/etc/kvm2d/auth/tokens") -}}
 {{- end -}}
-{{- with $auth.clientCert -}}
-{{- if not $values.tls.clientCASecret }}{{ fail "config.server.auth.clientCert needs tls.clientCASecret" }}{{ end -}}
-{{- $_ := set . "caFile" "/etc/kvm2d/client-ca/ca.crt" -}}
+{{- if hasKey $auth "clientCert" -}}
+{{- if not (and $values.tls.enabled $values.tls.clientCASecret) -}}
+{{- fail "config.server.auth.clientCert needs tls.enabled and tls.clientCASecret" -}}
+{{- end -}}
+{{- $_ := set $auth.clientCert "caFile" "/etc/kvm2d/client-ca/ca.crt" -}}
 {{- end -}}
 {{- if not $auth -}}
 {{- fail "nobody could call: auth.token.enabled is false, and config.server.auth has neither tokenReview nor clientCert" -}}

@@ -23,7 +23,7 @@ app.kubernetes.io/component: daemon
 {{- $_ := set $own "app.kubernetes.io/version" (.Chart.AppVersion | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
 {{- $_ := set $own "app.kubernetes.io/managed-by" .Release.Service -}}
 {{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- merge $own .Values.commonLabels | toYaml -}}
+{{- merge $own (default dict .Values.commonLabels) | toYaml -}}
 {{- end -}}
 
 {{/* Name, namespace, labels and annotations of an object: dict "root" $ "suffix" "-x" "labels" dict "annotations" dict; all but root may be left out. */}}
@@ -32,7 +32,7 @@ name: {{ printf "%s%s" (include "kvm2d.fullname" .root) (default "" .suffix) | q
 namespace: {{ quote .root.Release.Namespace }}
 labels:
   {{- merge (default dict .labels) (include "kvm2d.labels" .root | fromYaml) | toYaml | nindent 2 }}
-{{- with merge (default dict .annotations | deepCopy) .root.Values.commonAnnotations }}
+{{- with merge (default dict .annotations | deepCopy) (default dict .root.Values.commonAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -46,9 +46,9 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* ClusterRoles have no namespace: two releases of one name must not share one. */}}
+{{/* ClusterRoles have no namespace: two releases of one name must not share one. No namespace and no name has a colon. */}}
 {{- define "kvm2d.clusterName" -}}
-{{- printf "%s-%s-tokenreview" .Release.Namespace (include "kvm2d.fullname" .) -}}
+{{- printf "%s:%s:tokenreview" .Release.Namespace (include "kvm2d.fullname" .) -}}
 {{- end -}}
 
 {{- define "kvm2d.image" -}}
@@ -73,12 +73,21 @@ annotations:
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "kvm2d.fullname" .)) -}}
 {{- end -}}
 
-{{/* The API as Pods of any namespace call it. */}}
-{{- define "kvm2d.url" -}}
-{{- printf "%s://%s.%s.svc:%d" (ternary "https" "http" .Values.tls.enabled) (include "kvm2d.fullname" .) .Release.Namespace (int .Values.service.port) -}}
+{{- define "kvm2d.scheme" -}}
+{{ if .Values.tls.enabled }}https{{ else }}http{{ end }}
 {{- end -}}
 
-{{/* Not empty when helm test is to know the API by the authority in its Secret. */}}
-{{- define "kvm2d.testCA" -}}
+{{/* The API as Pods of any namespace call it. */}}
+{{- define "kvm2d.url" -}}
+{{- printf "%s://%s.%s.svc:%d" (include "kvm2d.scheme" .) (include "kvm2d.fullname" .) .Release.Namespace (int .Values.service.port) -}}
+{{- end -}}
+
+{{/* Not empty when callers inside know the API by the authority in its Secret. */}}
+{{- define "kvm2d.hasCA" -}}
 {{- if and .Values.tls.enabled .Values.tls.hasCA }}yes{{ end -}}
+{{- end -}}
+
+{{/* Not empty when helm test has a token, and can know the API under the Service's name. */}}
+{{- define "kvm2d.hasTest" -}}
+{{- if and .Values.auth.token.enabled (or (not .Values.tls.enabled) .Values.tls.hasCA) }}yes{{ end -}}
 {{- end -}}

@@ -110,6 +110,17 @@ env:
   {{- end }}
   - name: TMPDIR
     value: /tmp
+  # For the client in the image, as kubectl exec runs it.
+  - name: KVM2D_SERVER
+    value: {{ if .Values.tls.enabled }}{{ include "kvm2d.url" . }}{{ else }}{{ printf "http://127.0.0.1:%d" (int .Values.ports.api) }}{{ end }}
+  {{- if .Values.auth.token.enabled }}
+  - name: KVM2D_TOKEN_FILE
+    value: /etc/kvm2d/auth/token
+  {{- end }}
+  {{- if include "kvm2d.hasCA" . }}
+  - name: KVM2D_CA_FILE
+    value: /etc/kvm2d/tls/ca.crt
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

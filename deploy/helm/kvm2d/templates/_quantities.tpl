@@ -17,7 +17,7 @@
 
 {{/* GOMEMLIMIT in MiB: nine tenths of the memory limit that /tmp, which is memory too, leaves. Nothing without a limit. */}}
 {{- define "kvm2d.goMemory" -}}
-{{- with dig "limits" "memory" "" .Values.resources -}}
+{{- with dig "limits" "memory" "" (default dict .Values.resources) -}}
 {{- $left := sub (include "kvm2d.mebibytes" . | int64) (include "kvm2d.mebibytes" $.Values.tmp.sizeLimit | int64) -}}
 {{- if lt $left 128 -}}
 {{- fail (printf "resources.limits.memory of %s leaves %d MiB beside tmp.sizeLimit: at least 128 are needed" (toString .) $left) -}}
