@@ -1,10 +1,15 @@
 package main
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,11 +18,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/config"
+	httpapi "gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/http"
 	"gitea.home.hrajfrisbee.cz/kacerr/kvm2d/internal/instance"
 )
 
@@ -88,6 +96,7 @@ func TestMetrics_areThoseOfThePage(t *testing.T) {
 		return d.metric(`kvm2d_image_bytes{host="sim-1",image="debian-13"}`) > 0
 	})
 	maps.Copy(got, d.scrape())
+	maps.Copy(got, fileMetrics(t))
 
 	want := documented(t)
 	// What is swept takes two stall limits to be found dead, and abandoned calls need an impatient caller.
@@ -115,6 +124,50 @@ func TestMetrics_areThoseOfThePage(t *testing.T) {
 		t.Error(err)
 	}
 	d.client.CloseIdleConnections()
+}
+
+// fileMetrics are the metrics of a daemon with files of tokens and certificates.
+func fileMetrics(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := map[string][]byte{
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		"tokens":  []byte("caller full open-sesame\n"),
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	registry := prometheus.NewRegistry()
+	auth := config.Auth{Token: &config.TokenAuth{File: path("tokens")}, TokenReview: &config.TokenReviewAuth{Audience: "a", CAFile: path("tls.crt")}}
+	if _, err := authenticators(config.Server{Listen: "127.0.0.1:0", Auth: auth}, false, slog.New(slog.DiscardHandler), registry); err != nil {
+		t.Fatal(err)
+	}
+	_, err = httpapi.NewTLSConfig(httpapi.TLSOptions{
+		CertFile: path("tls.crt"), KeyFile: path("tls.key"), Log: slog.New(slog.DiscardHandler), Registry: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		got[f.GetName()] = f
+	}
+	return got
 }
 
 // strangers asks for what a hostile caller could hope to find in the metrics.
@@ -148,7 +201,8 @@ func bounds() map[string]func(string) bool {
 		"state": among("Provisioning", "Running", "Stopped"), "lane": among("fast", "slow", "agent", "transfer", "fresh"),
 		"step": among("image", "volumes", "define", "start"), "result": among("hit", "miss"),
 		"reason": among(reasons...), "outcome": among(append(reasons, "ok", "failed", "applied", "unchanged", "refused")...),
-		"kind": among("", "NotFound", "Permanent", "Transient", "QuotaExceeded"), "status": matching(`^[1-5][0-9]{2}$`),
+		"files": among("tls", "tokens", "tokenReviewCA"),
+		"kind":  among("", "NotFound", "Permanent", "Transient", "QuotaExceeded"), "status": matching(`^[1-5][0-9]{2}$`),
 		"method":  among("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"),
 		"route":   matching(`^(/[a-z.-]*|/\{[a-z]+\})+$|^unmatched$`),
 		"call":    matching(`^[A-Z][A-Za-z]+$`),
