@@ -76,8 +76,8 @@ vulncheck: ## Look for known vulnerabilities that the code can reach; needs the 
 build: ## Build bin/kvm2d
 	@. scripts/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kvm2d ./cmd/kvm2d && ls -l bin/kvm2d
 
-image: ## Make the images kvm2d and kvm2d-conformance as OCI archives in bin/, and by docker, podman or buildah
-	@scripts/image
+image: ## Make the images kvm2d and kvm2d-conformance as OCI archives in bin/, and by docker, podman or buildah; ENGINE=none TAG=…
+	@TAG="$(TAG)" scripts/image
 
 release: ## Make all files of the tagged commit's release in dist/; VERSION=snapshot for one without a tag
 	@VERSION='$(VERSION)' scripts/release

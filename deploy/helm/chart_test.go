@@ -304,11 +304,11 @@ func TestExamples_nameWhatTheChartMakes(t *testing.T) {
 	image, _ := find(t, out[mainName], daemon+"/image").(string)
 	port, _ := find(t, out[service], "/spec/ports/0/port").(int)
 	for pointer, want := range map[string]any{
-		daemon + "/image":                     strings.Replace(image, "kvm2d:", "kvm2d-conformance:", 1),
-		daemon + "/env/0/value":               fmt.Sprintf("http://%v:%d", find(t, out[service], "/metadata/name"), port),
-		pod + "/volumes/0/secret/secretName":  find(t, out["Secret/kvm2d-token"], "/metadata/name"),
-		pod + "/securityContext/runAsUser":    find(t, out[mainName], pod+"/securityContext/runAsUser"),
-		pod + "/volumes/0/secret/items/0/key": "token",
+		daemon + "/image":       strings.Replace(image, "kvm2d:", "kvm2d-conformance:", 1),
+		daemon + "/env/0/value": fmt.Sprintf("http://%v:%d", find(t, out[service], "/metadata/name"), port),
+		pod + "/volumes/0/projected/sources/0/secret/name":        find(t, out["Secret/kvm2d-token"], "/metadata/name"),
+		pod + "/securityContext/runAsUser":                        find(t, out[mainName], pod+"/securityContext/runAsUser"),
+		pod + "/volumes/0/projected/sources/0/secret/items/0/key": "token",
 	} {
 		if got := find(t, job, pointer); got != want {
 			t.Errorf("%s: got %v, want %v", pointer, got, want)

@@ -37,7 +37,9 @@ func TestInstallPage(t *testing.T) {
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(),
 		"NAMESPACE="+pageNamespace, "HOST="+addressOf(t, "h1."+domainOfLab), "SSH_KEY="+filepath.Join(lab, "keys/id_ed25519"),
-		"FILES="+t.TempDir(), "IMAGE_URL="+imagesURL+"/tiny.qcow2",
+		"FILES="+t.TempDir(),
+		// A content of its own: the one that TestChart left in use could not be removed.
+		"IMAGE_URL="+imagesURL+"/tiny.qcow2?page",
 	)
 	out, err := cmd.CombinedOutput()
 	t.Logf("\n%s", out)
