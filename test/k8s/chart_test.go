@@ -188,7 +188,7 @@ func (i *installation) reload(t *testing.T) {
 }
 
 func (i *installation) roll(t *testing.T) {
-	before, token := daemons(t), chartToken(t)
+	before, token, added := daemons(t), chartToken(t), addCaller(t)
 	meanwhile := listAllTheTime(t)
 	defer meanwhile.end()
 	i.upgrade(t, func(v object) { within(t, v, "config")["limits"] = object{"createsPerHost": 2} })
@@ -203,6 +203,9 @@ func (i *installation) roll(t *testing.T) {
 	}
 	if chartToken(t) != token {
 		t.Error("the upgrade changed the token that the chart made")
+	}
+	if !strings.Contains(callerLines(t), added) {
+		t.Error("the upgrade took away the caller that was added")
 	}
 	if got := i.holder.must(t, "list", "--output", "name"); !strings.Contains(got, i.id) {
 		t.Errorf("the list is %q, want %s in it", got, i.id)

@@ -138,6 +138,23 @@ func chartToken(t *testing.T) string {
 	return kubectl(t, "--namespace", namespace, "get", "secret", tokenSecret, "-o", "go-template={{.data.token | base64decode}}")
 }
 
+// addCaller gives one more caller a token, by hand, in the Secret that the chart made.
+func addCaller(t *testing.T) (line string) {
+	t.Helper()
+	line = "by-hand read 0123456789abcdef0123456789abcdef"
+	apply(t, object{
+		"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": tokenSecret, "namespace": namespace},
+		"stringData": object{"tokens": fmt.Sprintf("caller full %s\n%s\n", chartToken(t), line)},
+	})
+	return line
+}
+
+// callerLines are those of the Secret that the chart made.
+func callerLines(t *testing.T) string {
+	t.Helper()
+	return kubectl(t, "--namespace", namespace, "get", "secret", tokenSecret, "-o", "go-template={{.data.tokens | base64decode}}")
+}
+
 // provider is our Go client on this side of the Service, with the chart's token.
 func provider(t *testing.T) *client.Provider {
 	t.Helper()
