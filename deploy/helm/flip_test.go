@@ -242,7 +242,7 @@ func stripAnnotations(objects ...m) {
 }
 
 func TestValues_everyLeafHasItsRow(t *testing.T) {
-	values, err := readValues(valuesFile)
+	values, err := readValues()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func main() {
 
 // generate returns the content of each file that is made, by name.
 func generate() (map[string][]byte, error) {
-	values, err := readValues(valuesFile)
+	values, err := readValues()
 	if err != nil {
 		return nil, err
 	}

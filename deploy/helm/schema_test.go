@@ -127,7 +127,7 @@ func TestSchema_refusesWrongValues(t *testing.T) {
 // what the chart needs is missed by name, the rest renders. An empty key in a
 // file of values is such a null.
 func TestSchema_nullIsRefusedOrFine(t *testing.T) {
-	values, err := readValues(valuesFile)
+	values, err := readValues()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func all(v value) []value {
 
 // TestTemplates_useOnlyValuesThatExist finds what a template asks for and nobody can set.
 func TestTemplates_useOnlyValuesThatExist(t *testing.T) {
-	values, err := readValues(valuesFile)
+	values, err := readValues()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,15 +24,15 @@ type value struct {
 // Key is the last word of the path.
 func (v value) Key() string { return v.Path[strings.LastIndex(v.Path, ".")+1:] }
 
-// readValues reads a file of default values.
-func readValues(file string) (value, error) {
-	text, err := os.ReadFile(file)
+// readValues reads the chart's default values.
+func readValues() (value, error) {
+	text, err := os.ReadFile(valuesFile)
 	if err != nil {
 		return value{}, err
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return value{}, fmt.Errorf("%s: %w", file, err)
+		return value{}, fmt.Errorf("%s: %w", valuesFile, err)
 	}
 	return below(value{Default: doc.Content[0]}), nil
 }

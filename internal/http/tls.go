@@ -27,7 +27,8 @@ type TLSOptions struct {
 // fails when the files are no good now.
 func NewTLSConfig(o TLSOptions) (*tls.Config, error) {
 	files := &watchedFiles[*tls.Config]{
-		what: "TLS files", paths: []string{o.CertFile, o.KeyFile}, parse: parseTLS, log: o.Log,
+		paths: []string{o.CertFile, o.KeyFile}, parse: parseTLS,
+		fault: func(err error) { o.Log.Warn("TLS files not taken over", "error", err) },
 	}
 	if o.ClientCAFile != "" {
 		files.paths = append(files.paths, o.ClientCAFile)

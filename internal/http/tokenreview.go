@@ -88,7 +88,10 @@ func NewTokenReview(o TokenReviewOptions) (*TokenReview, error) {
 		o.TokenFile = inClusterCredential
 	}
 	client := &watchedFiles[*http.Client]{
-		what: "authority of the API server", paths: []string{o.CAFile}, parse: trusting, log: o.Log,
+		paths: []string{o.CAFile}, parse: trusting,
+		fault: func(err error) {
+			o.Log.Warn("authority of the API server not taken over", "path", o.CAFile, "error", err)
+		},
 	}
 	if _, _, _, err := client.get(); err != nil {
 		return nil, fmt.Errorf("token review: %w", err)

@@ -39,7 +39,8 @@ type TokenFile struct {
 // NewTokenFile returns the authenticator; the file is first read when asked for.
 func NewTokenFile(path string, log *slog.Logger) *TokenFile {
 	return &TokenFile{path: path, file: &watchedFiles[[]namedToken]{
-		what: "token file", paths: []string{path}, log: log,
+		paths: []string{path},
+		fault: func(err error) { log.Warn("token file not taken over", "path", path, "error", err) },
 		parse: func(c [][]byte) ([]namedToken, error) { return parseTokens(c[0]) },
 	}}
 }

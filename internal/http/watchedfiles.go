@@ -2,7 +2,6 @@ package http
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -17,11 +16,10 @@ const settled = 2 * time.Second
 // watchedFiles is a value made of files, made again when one of them changes.
 // There is nothing to close: files are looked at when the value is asked for.
 type watchedFiles[T any] struct {
-	// what is made of them, for the log.
-	what  string
 	paths []string
 	parse func(contents [][]byte) (T, error)
-	log   *slog.Logger
+	// fault says in the log what keeps a change from being taken over.
+	fault func(error)
 
 	mu     sync.Mutex
 	infos  []os.FileInfo
@@ -35,7 +33,7 @@ type watchedFiles[T any] struct {
 func (f *watchedFiles[T]) current() (value T, good bool, err error) {
 	value, good, fresh, err := f.get()
 	if err != nil && fresh {
-		f.log.Warn(f.what+" not taken over", "files", f.paths, "error", err)
+		f.fault(err)
 	}
 	return value, good, err
 }

@@ -3,8 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/pem"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -129,7 +128,7 @@ func TestFromEnvironment(t *testing.T) {
 // TestFromEnvironment_authority: the image of the suite trusts nobody by itself.
 func TestFromEnvironment_authority(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	server.StartTLS()
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.crt")

@@ -100,6 +100,7 @@ func testVolumeCreate(s *suite) {
 		{"no capacity but a backing file", "<volume><name>" + s.name("ov") + "</name><target><format type='qcow2'/></target>" +
 			backing(s.path("raw"), "raw") + "</volume>", 0},
 		{"scaled capacity", "<volume><name>" + s.name("kib") + "</name><capacity unit='KiB'>10</capacity></volume>", 0},
+		{"one byte", volumeXML(s.name("byte"), "raw", 1, ""), 0},
 	}
 	for _, row := range rows {
 		_, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, row.xml, 0)
@@ -107,6 +108,10 @@ func testVolumeCreate(s *suite) {
 	}
 	kib := s.listed("kib")
 	s.wantVolume("scaled capacity", kib, "raw", 10240, 10240)
+	// By its size a placeholder is told from a seed, also after a look at the files.
+	s.wantVolume("one byte", s.listed("byte"), "raw", 1, 1)
+	s.must("refresh", s.conn.StoragePoolRefresh(s.ctx, s.pool))
+	s.wantVolume("one byte, after a refresh", s.listed("byte"), "raw", 1, 1)
 	if kib.Key != s.path("kib") || kib.Pool != s.Pool {
 		s.Errorf("handle: got %+v", kib)
 	}
