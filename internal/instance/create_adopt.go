@@ -74,10 +74,13 @@ func (r *createRun) wake(ctx context.Context, m Machine) error {
 		return r.eraseAndAgain(ctx, m, "a stopped domain without its root disk was removed first")
 	}
 	names := namesOf(r.owner, m.Name, m.UUID)
-	_, seeded, err := r.volume(ctx, names.seed)
+	seed, seeded, err := r.volume(ctx, names.seed)
 	if err != nil {
 		return err
 	}
+	// What a sweep left in place of a seed is none.
+	blocked := seeded && isPlaceholder(seed)
+	seeded = seeded && !blocked
 	// A snapshot's overlay, named otherwise, is short while the data is below it.
 	if !seeded && overlay.Name == names.overlay && unwritten(overlay) {
 		return r.eraseAndAgain(ctx, m, "a domain that lost its seed before it ran was removed first")
@@ -87,6 +90,11 @@ func (r *createRun) wake(ctx context.Context, m Machine) error {
 		return err
 	}
 	defer release()
+	if blocked {
+		if err := r.req.host.DeleteVolume(ctx, names.seed); err != nil {
+			return err
+		}
+	}
 	if !seeded {
 		if err := r.restoreSeed(ctx, m); err != nil {
 			return err

@@ -202,7 +202,7 @@ func (f *fakeHost) Start(ctx context.Context, m instance.Machine, fresh bool) er
 			return f.fail(instance.ReasonVanished, "start", m.Name, nil)
 		case d.Power == instance.PowerOn:
 			return nil
-		case f.volumes[d.Overlay] == nil, f.volumes[strings.Replace(d.Overlay, "root.qcow2", "seed.iso", 1)] == nil:
+		case f.volumes[d.Overlay] == nil, f.seedOf(d) == nil, f.seedOf(d).Format == "dir":
 			return f.fail(instance.ReasonStartFailed, "start", m.Name, errors.New("no disk"))
 		}
 		if fresh {
@@ -214,6 +214,10 @@ func (f *fakeHost) Start(ctx context.Context, m instance.Machine, fresh bool) er
 		}
 		return nil
 	})
+}
+
+func (f *fakeHost) seedOf(m *instance.Machine) *fakeVolume {
+	return f.volumes[strings.Replace(m.Overlay, "root.qcow2", "seed.iso", 1)]
 }
 
 func (f *fakeHost) Stop(ctx context.Context, m instance.Machine) error {
@@ -309,7 +313,7 @@ func (f *fakeHost) CreateVolume(ctx context.Context, n instance.NewVolume) (v in
 func (f *fakeHost) Upload(ctx context.Context, name string, src io.Reader, length int64) error {
 	return f.pooled(ctx, "Upload", func() error {
 		v := f.volumes[name]
-		if v == nil {
+		if v == nil || v.Format == "dir" {
 			return f.fail(instance.ReasonVanished, "upload", name, instance.ErrNoVolume)
 		}
 		content, err := io.ReadAll(io.LimitReader(src, length))

@@ -89,17 +89,19 @@ func (s *Service) disarm(ctx context.Context, h Host, seeds, occupied, roots []s
 	return occupied, s.deleteVolumes(ctx, h, seeds)
 }
 
-// placeholderBytes is the size of a volume that only occupies a name; a seed has 2 KiB at least.
-const placeholderBytes = 1
+// placeholderFormat is the format of a volume that only occupies the name of a
+// seed: a directory, on which no machine starts. The attempt may have made its
+// seed, and lost it to another sweep.
+const placeholderFormat = "dir"
 
 // isPlaceholder reports whether the volume of a seed's name is not a seed.
-func isPlaceholder(v Volume) bool { return v.CapacityBytes == placeholderBytes }
+func isPlaceholder(v Volume) bool { return v.Format == placeholderFormat }
 
 // occupy takes the name of a seed that is not there yet, so that the attempt
 // whose it is fails. It returns false when the attempt was faster. A pool that
 // takes no volume of ours takes none of the attempt's.
 func (s *Service) occupy(ctx context.Context, h Host, seed string) (bool, error) {
-	_, err := h.CreateVolume(ctx, NewVolume{Name: seed, Format: "raw", CapacityBytes: placeholderBytes})
+	_, err := h.CreateVolume(ctx, NewVolume{Name: seed, Format: placeholderFormat})
 	switch {
 	case errors.Is(err, ErrVolumeExists):
 		v, err := h.Volume(ctx, seed)

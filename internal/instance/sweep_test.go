@@ -110,54 +110,59 @@ func sweepBeside(t *testing.T, seed bool, at, dies int) (met, died bool) {
 	return met, died
 }
 
-// TestDelete_besideAnotherSweep: another daemon's sweep has occupied the name of
-// the seed that an attempt is to make, found no machine, and is about to take
-// the root disk. Whenever the attempt goes on, what runs has its disk.
+// TestDelete_besideAnotherSweep: another daemon's sweep has taken the seed of an
+// attempt, or occupied its name, found no machine, and is about to take the root
+// disk. Whenever the attempt goes on, what runs has its disk.
 func TestDelete_besideAnotherSweep(t *testing.T) {
-	for _, listed := range []bool{true, false} {
+	for name, took := range map[string]string{
+		"the name of a seed that was still to be made, before the list": "",
+		"the name of a seed that was still to be made, after the list":  "CreateVolume",
+		"the seed": "seed",
+	} {
 		for at, met := 1, true; met; at++ {
 			met = false
-			t.Run(fmt.Sprintf("placeholder listed %v, the attempt goes on at call %d", listed, at), func(t *testing.T) {
-				met = sweepBesideSweep(t, listed, at)
+			t.Run(fmt.Sprintf("it took %s, the attempt goes on at call %d", name, at), func(t *testing.T) {
+				met = sweepBesideSweep(t, took, at)
 			})
 		}
 	}
 }
 
-// sweepBesideSweep deletes beside another sweep, whose placeholder comes before
-// the Delete lists the volumes or after, and beside an attempt that goes on at
-// call number at from then.
-func sweepBesideSweep(t *testing.T, listed bool, at int) (met bool) {
+// sweepBesideSweep deletes beside another sweep, which took the seed, or its
+// name at the Delete's first call ("" is any), and beside an attempt that goes
+// on at call number at from then.
+func sweepBesideSweep(t *testing.T, took string, at int) (met bool) {
 	t.Helper()
 	r := newRoom()
 	w := newWorld(t, r)
 	other := newAttempt(r, false)
+	toMake := took != "seed"
 	var mu sync.Mutex
-	occupied, calls := false, 0
+	began, calls := !toMake, 0
 	w.setHook(func(ctx context.Context, call string) (before, after error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !occupied && (listed || call == "CreateVolume") {
-			occupied = true
-			if _, err := other.daemon.CreateVolume(ctx, instance.NewVolume{Name: attemptSeed, CapacityBytes: 1}); err != nil {
+		if !began && (took == "" || call == took) {
+			began = true
+			if _, err := other.daemon.CreateVolume(ctx, instance.NewVolume{Name: attemptSeed, Format: "dir"}); err != nil {
 				t.Error(err)
 			}
 		}
-		if occupied {
+		if began {
 			calls++
 		}
 		if calls == at {
 			met = true
-			other.finish(ctx, true)
+			other.finish(ctx, toMake)
 		}
 		return nil, nil
 	})
 	// The attempt's machine has another uid: what is swept is not deleted in a second round.
-	if err := w.Delete(t.Context(), vmID, "uid-2"); err != nil {
+	if err := w.Delete(t.Context(), vmID, "uid-2"); err != nil && instance.ReasonOf(err) != instance.ReasonUIDMismatch {
 		t.Error(err)
 	}
-	if !occupied {
-		t.Fatal("the other sweep occupied nothing")
+	if !began {
+		t.Fatal("the other sweep took nothing")
 	}
 	// The other sweep goes on.
 	if err := other.daemon.DeleteVolume(t.Context(), attemptRoot); err != nil {
@@ -167,6 +172,9 @@ func sweepBesideSweep(t *testing.T, listed bool, at int) (met bool) {
 	if m, ok := domains["vm"]; ok && m.Power == instance.PowerOn {
 		t.Errorf("what runs has lost its disk: %+v", m)
 	}
+	w.setHook(nil)
+	w.mustCreate(t, spec("vm"))
+	wantRunning(t, r)
 	return met
 }
 
@@ -200,17 +208,44 @@ func TestDelete_sparesWhatCameAfter(t *testing.T) {
 }
 
 // TestCreate_seedGoneBeforeItRan: without anything written there is nothing to
-// keep, and a sweep may be about to take the root disk too.
+// keep, and a sweep may be about to take the root disk too. A sweep that died
+// may have left its placeholder.
 func TestCreate_seedGoneBeforeItRan(t *testing.T) {
+	for _, placeholder := range []bool{false, true} {
+		w := newWorld(t)
+		r := w.host().room
+		stopped(t, w, placeholder)
+		got := w.mustCreate(t, spec("vm"))
+		if m := wantOneVM(t, r, "vm"); m.UUID == attemptUUID || !got.Made {
+			t.Errorf("placeholder %v: got UUID %s, made %v, want it made anew", placeholder, m.UUID, got.Made)
+		}
+	}
+}
+
+// TestCreate_placeholderOfOneThatRan is replaced by a seed: what its guest wrote stays.
+func TestCreate_placeholderOfOneThatRan(t *testing.T) {
 	w := newWorld(t)
+	r := w.host().room
+	stopped(t, w, true)
+	r.volumes[attemptRoot].PhysicalBytes = 1 << 30
+	got := w.mustCreate(t, spec("vm"))
+	if m := wantOneVM(t, r, "vm"); m.UUID != attemptUUID || got.Made || isDir(r.volumes[attemptSeed]) {
+		t.Errorf("got UUID %s, made %v, seed %+v, want the machine that was there with a seed", m.UUID, got.Made, r.volumes[attemptSeed])
+	}
+}
+
+// stopped puts a machine without a seed into w, with a placeholder in its place or nothing.
+func stopped(t *testing.T, w *world, placeholder bool) {
+	t.Helper()
 	r := w.host().room
 	newAttempt(r, true).finish(t.Context(), false)
 	if err := w.host().Stop(t.Context(), *r.domains["vm"]); err != nil {
 		t.Fatal(err)
 	}
 	delete(r.volumes, attemptSeed)
-	got := w.mustCreate(t, spec("vm"))
-	if m := wantOneVM(t, r, "vm"); m.UUID == attemptUUID || !got.Made {
-		t.Errorf("got UUID %s, made %v, want it made anew", m.UUID, got.Made)
+	if placeholder {
+		r.volumes[attemptSeed] = &fakeVolume{Volume: instance.Volume{Name: attemptSeed, Path: "/pool/" + attemptSeed, Format: "dir"}}
 	}
 }
+
+func isDir(v *fakeVolume) bool { return v == nil || v.Format == "dir" }

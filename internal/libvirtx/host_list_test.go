@@ -99,6 +99,10 @@ func TestList_vanishedIsSkippedAnyOtherFailureFails(t *testing.T) {
 		}
 	}
 	for _, method := range []string{"ConnectGetAllDomainStats", "DomainGetXMLDesc", "DomainIsPersistent"} {
+		// A host of its own: a call that the list before gave up could meet the fault.
+		h, s := newHost(t, sim.Options{})
+		boot(t, h, "a")
+		boot(t, h, "b")
 		s.FailMethod(method, code(libvirt.ErrSystemError), 1)
 		_, err := h.List(t.Context())
 		wantReason(t, err, instance.ReasonLibvirtError)

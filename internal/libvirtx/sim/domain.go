@@ -202,6 +202,9 @@ func (h *Host) openChain(path string) (*file, error) {
 		return nil, fail(libvirt.ErrSystemError,
 			"Cannot access storage file '%s' (as uid:64055, gid:64055): No such file or directory", path)
 	}
+	if f.dir {
+		return nil, fail(libvirt.ErrSystemError, "cannot read header '%s': Is a directory", path)
+	}
 	if f.backing != "" {
 		if _, err := h.openChain(f.backing); err != nil {
 			return nil, err

@@ -35,6 +35,8 @@ type file struct {
 	name    string
 	format  string
 	scanned bool
+	// dir is set for a directory, which has no content.
+	dir     bool
 	content content
 	// capacity, version, backing and backingFormat are as of the last probe.
 	capacity      uint64
@@ -97,6 +99,10 @@ func (p *pool) sortedFiles() []*file {
 
 // probe reads the file's format, capacity and backing file from its content.
 func (f *file) probe() {
+	if f.dir {
+		f.format = formatDir
+		return
+	}
 	got := probe(f.content.head, f.content.size)
 	f.format, f.capacity, f.version = got.format, got.capacity, got.version
 	f.backing, f.backingFormat = got.backing, got.backingFormat

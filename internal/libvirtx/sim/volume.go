@@ -12,7 +12,10 @@ import (
 
 // volumeFormats are the formats of files that libvirt knows. Only raw and
 // qcow2 get content that is told apart again.
-var volumeFormats = []string{"raw", "dir", "bochs", "cloop", "dmg", "iso", "vpc", "vdi", "fat", "vhd", "ploop", "cow", "qcow", "qcow2", "qed", "vmdk"}
+var volumeFormats = []string{"raw", formatDir, "bochs", "cloop", "dmg", "iso", "vpc", "vdi", "fat", "vhd", "ploop", "cow", "qcow", "qcow2", "qed", "vmdk"}
+
+// formatDir is a volume's that is a directory.
+const formatDir = "dir"
 
 // volumeRequest is a parsed volume XML.
 type volumeRequest struct {
@@ -105,14 +108,17 @@ func (h *Host) createVolume(p *pool, r volumeRequest) (*file, error) {
 	}
 	now := h.now()
 	f := &file{name: r.name, scanned: true, modified: now, accessed: now}
-	if r.format == "qcow2" {
+	switch r.format {
+	case formatDir:
+		f.dir = true
+	case "qcow2":
 		if p.free() < qcow2EmptyAllocation {
 			return nil, fail(libvirt.ErrInternalError,
 				"internal error: Child process (/usr/bin/qemu-img create) unexpected exit status 1: Could not write qcow2 header: No space left on device")
 		}
 		f.content.write(0, qcow2Header(r.version, r.capacity, r.backing, r.backingFormat))
 		f.content.size, f.allocation = qcow2EmptyBytes, qcow2EmptyAllocation
-	} else {
+	default:
 		if r.allocation > p.free() {
 			return nil, fail(libvirt.ErrSystemError,
 				"cannot allocate %d bytes in file '%s': No space left on device", r.allocation, p.path(r.name))
@@ -182,6 +188,9 @@ func (h *Host) volumeXML(p *pool, f *file) (string, error) {
 		if f.backingFormat != "" {
 			x.BackingStore.Format = &libvirtxml.StorageVolumeTargetFormat{Type: f.backingFormat}
 		}
+	}
+	if f.dir {
+		x.Type, x.Physical = "dir", nil
 	}
 	doc, err := x.Marshal()
 	if err != nil {

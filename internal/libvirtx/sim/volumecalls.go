@@ -108,6 +108,9 @@ func (c *conn) StorageVolUpload(ctx context.Context, ref libvirt.StorageVol, src
 	}
 	c.host.mu.Lock()
 	p, f, err := c.host.volume(ref)
+	if err == nil && f.dir {
+		err = fail(libvirt.ErrSystemError, "Unable to open stream for '%s': Is a directory", p.path(f.name))
+	}
 	c.host.mu.Unlock()
 	if err == nil {
 		err = c.receive(v, p, f, src, offset, length)

@@ -55,6 +55,7 @@ func Run(t *testing.T, target Target) {
 		{"disk lock", testDiskLock},
 		{"addresses", testAddresses},
 		{"volume create", testVolumeCreate},
+		{"directory", testDirectory},
 		{"volume content", testVolumeContent},
 		{"overlay", testOverlay},
 		{"volume in use", testVolumeInUse},

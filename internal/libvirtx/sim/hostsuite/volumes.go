@@ -100,7 +100,6 @@ func testVolumeCreate(s *suite) {
 		{"no capacity but a backing file", "<volume><name>" + s.name("ov") + "</name><target><format type='qcow2'/></target>" +
 			backing(s.path("raw"), "raw") + "</volume>", 0},
 		{"scaled capacity", "<volume><name>" + s.name("kib") + "</name><capacity unit='KiB'>10</capacity></volume>", 0},
-		{"one byte", volumeXML(s.name("byte"), "raw", 1, ""), 0},
 	}
 	for _, row := range rows {
 		_, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, row.xml, 0)
@@ -108,10 +107,6 @@ func testVolumeCreate(s *suite) {
 	}
 	kib := s.listed("kib")
 	s.wantVolume("scaled capacity", kib, "raw", 10240, 10240)
-	// By its size a placeholder is told from a seed, also after a look at the files.
-	s.wantVolume("one byte", s.listed("byte"), "raw", 1, 1)
-	s.must("refresh", s.conn.StoragePoolRefresh(s.ctx, s.pool))
-	s.wantVolume("one byte, after a refresh", s.listed("byte"), "raw", 1, 1)
 	if kib.Key != s.path("kib") || kib.Pool != s.Pool {
 		s.Errorf("handle: got %+v", kib)
 	}
@@ -126,6 +121,27 @@ func testVolumeCreate(s *suite) {
 	s.want("download by a stale handle", s.conn.StorageVolDownload(s.ctx, gone, io.Discard, 0, 1), libvirt.ErrNoStorageVol)
 	gone.Pool = s.name("none")
 	s.want("delete in an absent pool", s.conn.StorageVolDelete(s.ctx, gone), libvirt.ErrNoStoragePool)
+}
+
+// testDirectory: a directory takes a name in the pool, and no guest starts on it.
+func testDirectory(s *suite) {
+	doc := volumeXML(s.name("a"), "dir", 0, "")
+	v, err := s.conn.StorageVolCreateXML(s.ctx, s.pool, doc, 0)
+	s.must("create", err)
+	_, err = s.conn.StorageVolCreateXML(s.ctx, s.pool, doc, 0)
+	s.want("create it again", err, libvirt.ErrStorageVolExist)
+	_, err = s.conn.StorageVolCreateXML(s.ctx, s.pool, volumeXML(s.name("a"), "raw", 1<<20, ""), 0)
+	s.want("create a file of its name", err, libvirt.ErrStorageVolExist)
+	for _, when := range []string{"at once", "after a refresh"} {
+		if x := s.describe(s.listed("a")); x.Type != "dir" || x.Target.Format.Type != "dir" || x.Capacity.Value != 0 || x.Physical != nil {
+			s.Errorf("%s: got a %s of format %s, capacity %d, length %+v", when, x.Type, x.Target.Format.Type, x.Capacity.Value, x.Physical)
+		}
+		s.must("refresh", s.conn.StoragePoolRefresh(s.ctx, s.pool))
+	}
+	s.want("upload", s.conn.StorageVolUpload(s.ctx, v, bytes.NewReader([]byte("a")), 0, 1), libvirt.ErrSystemError)
+	s.want("start on it", s.conn.DomainCreate(s.ctx, s.define(machine{name: "a", disk: s.path("a")}), 0), libvirt.ErrSystemError)
+	s.want("delete", s.conn.StorageVolDelete(s.ctx, v), 0)
+	s.want("delete it again", s.conn.StorageVolDelete(s.ctx, v), libvirt.ErrNoStorageVol)
 }
 
 // testVolumeContent: what a volume is follows from what is in it.
