@@ -104,8 +104,9 @@ func (s *schemaWriter) schema(v value) object {
 }
 
 // mayGo are the values that may be null in spite of a default: parts of
-// Kubernetes's own types, which mean something by their absence.
-var mayGo = regexp.MustCompile(`^(podSecurityContext|securityContext|(liveness|readiness|startup)Probe|(test\.)?resources)(\.|$)`)
+// Kubernetes's own types, which mean something by their absence, and what is off.
+var mayGo = regexp.MustCompile(`^(podSecurityContext|securityContext|(liveness|readiness|startup)Probe|(test\.)?resources|` +
+	`strategy\.rollingUpdate|revisionHistoryLimit|dnsPolicy|ingress|httpRoute)(\.|$)`)
 
 // needed reports whether the chart cannot do without v. Helm takes out what is
 // set to null; a default that says nothing can go.

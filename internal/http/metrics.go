@@ -41,6 +41,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Requests under way.",
 		}),
 	}
+	// A series that begins with its first refusal would not show that one as an increase.
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			m.requests.WithLabelValues(unmatched, method, strconv.Itoa(status), string(instance.Permanent))
+		}
+	}
 	var errs []error
 	for _, c := range []prometheus.Collector{m.requests, m.duration, m.warnings, m.inFlight} {
 		if err := reg.Register(c); err != nil {

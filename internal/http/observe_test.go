@@ -209,6 +209,12 @@ func TestMetrics_boundedLabels(t *testing.T) {
 	want := `# HELP kvm2d_http_requests_total Finished requests by route, method, status and the error's kind (empty on success).
 # TYPE kvm2d_http_requests_total counter
 kvm2d_http_requests_total{kind="",method="DELETE",route="/instances/{id}",status="204"} 20
+kvm2d_http_requests_total{kind="Permanent",method="DELETE",route="unmatched",status="401"} 0
+kvm2d_http_requests_total{kind="Permanent",method="DELETE",route="unmatched",status="403"} 0
+kvm2d_http_requests_total{kind="Permanent",method="GET",route="unmatched",status="401"} 0
+kvm2d_http_requests_total{kind="Permanent",method="GET",route="unmatched",status="403"} 0
+kvm2d_http_requests_total{kind="Permanent",method="POST",route="unmatched",status="401"} 0
+kvm2d_http_requests_total{kind="Permanent",method="POST",route="unmatched",status="403"} 0
 kvm2d_http_requests_total{kind="Permanent",method="GET",route="unmatched",status="404"} 20
 kvm2d_http_requests_total{kind="Permanent",method="other",route="unmatched",status="405"} 20
 # HELP kvm2d_http_request_warnings_total Warnings on requests' log lines, such as a delete on a host that is not configured.

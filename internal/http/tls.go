@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -18,7 +19,7 @@ type TLSOptions struct {
 	// who they are is ClientCert's business.
 	ClientCAFile string
 	Log          *slog.Logger
-	// Registry gets the gauges of the files and of the certificate's end; nil for none.
+	// Registry gets the gauges of the files and of the certificate's time; nil for none.
 	Registry prometheus.Registerer
 }
 
@@ -54,15 +55,26 @@ func registerTLS(reg prometheus.Registerer, files *watchedFiles[*tls.Config]) er
 	if reg == nil {
 		return nil
 	}
-	err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kvm2d_tls_certificate_expiration_timestamp_seconds",
-		Help: "When the certificate that the API shows ends.",
-	}, func() float64 {
-		config, _, _ := files.current()
-		return float64(config.Certificates[0].Leaf.NotAfter.Unix())
-	}))
-	if err != nil {
-		return fmt.Errorf("register the gauge of the certificate: %w", err)
+	for _, g := range []struct {
+		name, help string
+		at         func(*x509.Certificate) time.Time
+	}{
+		{
+			"kvm2d_tls_certificate_start_timestamp_seconds", "From when the certificate that the API shows is valid.",
+			func(c *x509.Certificate) time.Time { return c.NotBefore },
+		},
+		{
+			"kvm2d_tls_certificate_expiration_timestamp_seconds", "When the certificate that the API shows ends.",
+			func(c *x509.Certificate) time.Time { return c.NotAfter },
+		},
+	} {
+		err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, func() float64 {
+			config, _, _ := files.current()
+			return float64(g.at(config.Certificates[0].Leaf).Unix())
+		}))
+		if err != nil {
+			return fmt.Errorf("register %s: %w", g.name, err)
+		}
 	}
 	return files.register(reg, "tls")
 }

@@ -139,19 +139,19 @@ func TestTLS_clientCertificatesAndRotation(t *testing.T) {
 
 	next := ca.leaf(t, "server 2", "localhost")
 	writePair(t, path("cert"), path("key"), next)
-	wantGauges(t, registry, 1, next.Leaf.NotAfter)
+	wantGauges(t, registry, 1, next.Leaf)
 	if _, name := get(); name != "server 2" {
 		t.Errorf("after a rotation the server is %q", name)
 	}
 	writeFile(t, path("key"), "rubbish")
-	wantGauges(t, registry, 0, next.Leaf.NotAfter)
+	wantGauges(t, registry, 0, next.Leaf)
 	if _, name := get(); name != "server 2" || !strings.Contains(log.String(), "TLS files not taken over") {
 		t.Errorf("after a faulty rotation the server is %q; log %s", name, log.String())
 	}
 }
 
 // wantGauges looks at what is said of the files before anybody connects.
-func wantGauges(t *testing.T, registry *prometheus.Registry, inForce int, end time.Time) {
+func wantGauges(t *testing.T, registry *prometheus.Registry, inForce int, shown *x509.Certificate) {
 	t.Helper()
 	want := fmt.Sprintf(`
 		# HELP kvm2d_files_in_force Whether the files, as they are now, are in force; else what was read before is, if anything.
@@ -160,7 +160,10 @@ func wantGauges(t *testing.T, registry *prometheus.Registry, inForce int, end ti
 		# HELP kvm2d_tls_certificate_expiration_timestamp_seconds When the certificate that the API shows ends.
 		# TYPE kvm2d_tls_certificate_expiration_timestamp_seconds gauge
 		kvm2d_tls_certificate_expiration_timestamp_seconds %d
-	`, inForce, end.Unix())
+		# HELP kvm2d_tls_certificate_start_timestamp_seconds From when the certificate that the API shows is valid.
+		# TYPE kvm2d_tls_certificate_start_timestamp_seconds gauge
+		kvm2d_tls_certificate_start_timestamp_seconds %d
+	`, inForce, shown.NotAfter.Unix(), shown.NotBefore.Unix())
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}

@@ -50,7 +50,7 @@ func (t *TokenFile) Register(reg prometheus.Registerer) error { return t.file.re
 
 // Check reads the file now and returns what is wrong with it; never a token.
 func (t *TokenFile) Check() error {
-	if _, _, _, err := t.file.get(); err != nil {
+	if _, _, err := t.file.current(); err != nil {
 		return fmt.Errorf("token file %s: %w", t.path, err)
 	}
 	return nil

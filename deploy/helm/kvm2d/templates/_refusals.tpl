@@ -23,7 +23,9 @@
 {{- if eq (int .Values.ports.api) (int .Values.ports.admin) -}}
 {{- fail (printf "ports.api and ports.admin are both %d" (int .Values.ports.api)) -}}
 {{- end -}}
-{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
+{{- with .Values.httpRoute -}}
+{{- if and .enabled (not .parentRefs) -}}
 {{- fail "httpRoute.parentRefs is empty: name a gateway" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
