@@ -264,7 +264,7 @@ func TestNotes_areCommands(t *testing.T) {
 		{"", []string{
 			"serves 1 libvirt host at http://kvm2d.egress.svc:8080\n",
 			"get secret kvm2d-token -o jsonpath='{.data.token}'", "port-forward service/kvm2d 8080:8080 ",
-			`curl -sS -H "Authorization: Bearer $token" http://localhost:8080/health`,
+			`curl -sS --retry 5 --retry-connrefused -H "Authorization: Bearer $token" http://localhost:8080/health`,
 			"helm test kvm2d --namespace egress", "The image is localhost/kvm2d:0.1.0. No registry has it", "The token was generated",
 		}},
 		{"auth: {token: {enabled: false}}\n" + reviewed, []string{"create token YOUR-SERVICEACCOUNT --audience kvm2d"}},
@@ -274,7 +274,7 @@ func TestNotes_areCommands(t *testing.T) {
 		}},
 		{
 			"{auth: {token: {enabled: false}}, tls: {enabled: true, existingSecret: tls, clientCASecret: a}, config: {server: {auth: {clientCert: {}}}}}",
-			[]string{"curl -sS --cert YOUR.crt --key YOUR.key --cacert"},
+			[]string{"curl -sS --retry 5 --retry-connrefused --cert YOUR.crt --key YOUR.key --cacert"},
 		},
 		{"tls: {enabled: true, existingSecret: tls, hasCA: false}", []string{"--insecure https://localhost:8080/health"}},
 		{"hostNetwork: true", []string{"port 9090 of the node"}},

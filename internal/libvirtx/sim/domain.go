@@ -203,7 +203,8 @@ func (h *Host) openChain(path string) (*file, error) {
 			"Cannot access storage file '%s' (as uid:64055, gid:64055): No such file or directory", path)
 	}
 	if f.dir {
-		return nil, fail(libvirt.ErrSystemError, "cannot read header '%s': Is a directory", path)
+		return nil, fail(libvirt.ErrInternalError,
+			"internal error: process exited while connecting to monitor: 'file' driver requires '%s' to be a regular file", path)
 	}
 	if f.backing != "" {
 		if _, err := h.openChain(f.backing); err != nil {

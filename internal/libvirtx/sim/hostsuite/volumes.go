@@ -139,7 +139,10 @@ func testDirectory(s *suite) {
 		s.must("refresh", s.conn.StoragePoolRefresh(s.ctx, s.pool))
 	}
 	s.want("upload", s.conn.StorageVolUpload(s.ctx, v, bytes.NewReader([]byte("a")), 0, 1), libvirt.ErrSystemError)
-	s.want("start on it", s.conn.DomainCreate(s.ctx, s.define(machine{name: "a", disk: s.path("a")}), 0), libvirt.ErrSystemError)
+	// As a seed is attached: raw, so that it is QEMU that refuses.
+	seed := "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + s.path("a") +
+		"'/><target dev='vdb' bus='virtio'/><readonly/></disk>"
+	s.want("start on it", s.conn.DomainCreate(s.ctx, s.define(machine{name: "a", devices: seed}), 0), libvirt.ErrInternalError)
 	s.want("delete", s.conn.StorageVolDelete(s.ctx, v), 0)
 	s.want("delete it again", s.conn.StorageVolDelete(s.ctx, v), libvirt.ErrNoStorageVol)
 }
